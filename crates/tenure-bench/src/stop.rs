@@ -24,7 +24,7 @@ pub enum Stop {
 pub struct Failure {
     /// The failure itself.
     pub message: String,
-    /// The errors underneath, outermost first.
+    /// Underlying errors, outermost first.
     pub causes: Vec<String>,
     /// Advice for the user.
     pub hint: Option<String>,
@@ -44,7 +44,7 @@ impl Failure {
         self
     }
 
-    /// The error underneath, in one line.
+    /// Adds an underlying error.
     pub(crate) fn cause(mut self, cause: impl Display) -> Self {
         self.causes.push(cause.to_string());
         self

@@ -24,7 +24,7 @@ use crate::webhook::{self, ReloadingCaller};
 
 /// Delay before reconnecting to a database that does not answer.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
-/// Interval of the recorder's upkeep.
+/// Interval between two upkeep runs of the metrics recorder.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Bounds of the histograms, in seconds.
 const BUCKETS: [f64; 14] = [
@@ -40,8 +40,8 @@ pub(crate) enum Schema {
     Expected,
 }
 
-/// Opens the store and adds the configured queues. Retries for as long as `wait` while the
-/// database does not answer.
+/// Opens the store and adds the configured queues. Retries up to `wait` while the database does not
+/// answer.
 pub(crate) async fn open(
     config: &Config,
     worker: &WorkerId,
@@ -65,7 +65,7 @@ pub(crate) async fn open(
             seconds_left = left.as_secs(),
             "the database did not answer"
         );
-        // The database does not notify when it is available again.
+        // The database does not notify when it is available again, so poll.
         tokio::time::sleep(RETRY_DELAY.min(left)).await;
     }
 }
@@ -88,7 +88,7 @@ async fn attempt(config: &Config, worker: &WorkerId, schema: Schema) -> Result<T
 /// Starts the configured workers.
 pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop> {
     let mut relay = worker(tenure, config)?;
-    // The sender first, so that the relay can wake it.
+    // Start the sender first, so that the relay can wake it.
     let mut sender = None;
     if config.webhook.send {
         let own = webhook::own_addresses(config).await;
@@ -142,7 +142,7 @@ pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Sto
         .iter()
         .any(|setting| *config.place(setting.as_str()) != Place::Default)
     {
-        // Set explicitly, so it applies even if it equals the default for events.
+        // The user has set it, so it applies even if it equals the default for events.
         worker = worker.term_as_set();
     }
     let worker = worker.start().await.map_err(|error| cannot_start(&error))?;

@@ -19,10 +19,10 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 const QUIET: Style = Style::new().dimmed();
 
-/// Terminals narrower than this, in columns, do not wrap tables.
+/// Minimum width of a terminal, in columns, for wrapping tables.
 const WIDTH_MIN: u16 = 60;
 
-/// Minimum width of the last column for wrapping it.
+/// Minimum width of the last column, in characters, for wrapping it.
 const LAST_WIDTH_MIN: u16 = 20;
 
 /// Spaces between two columns.

@@ -41,7 +41,7 @@ impl Problem {
         self
     }
 
-    /// Adds an underlying error, in one line.
+    /// Adds an underlying error; the report prints it on one line.
     pub(crate) fn cause(mut self, cause: impl Display) -> Self {
         self.causes.push(cause.to_string());
         self
@@ -73,7 +73,7 @@ impl From<Invalid> for Stop {
 }
 
 impl From<io::Error> for Stop {
-    /// For errors of the program's own output, whose reader may be gone, like `head`.
+    /// For errors on the program's own output; its reader, such as `head`, may have closed it.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::Closed;

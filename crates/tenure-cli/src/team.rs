@@ -84,7 +84,7 @@ pub(crate) struct TeamWatch {
 }
 
 impl TeamWatch {
-    /// A worker claims or holds something, or is stopping.
+    /// Returns true if a worker claims or holds something, or is stopping.
     pub(crate) fn is_busy(&self) -> bool {
         let is_busy = |watch: &Watch| watch.health().is_none_or(|health| !health.is_idle);
         is_busy(&self.relay) || self.sender.as_ref().is_some_and(is_busy)

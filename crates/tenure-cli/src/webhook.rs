@@ -75,8 +75,8 @@ pub(crate) fn is_open_to_others(config: &WebhookConfig) -> bool {
     config.key.is_none() && mode.is_ok_and(|mode| mode & 0o077 != 0)
 }
 
-/// Loads the keys. If there are none and no endpoint needs others, creates a key file and reports
-/// it.
+/// Loads the keys. If there are none, and no endpoint was sealed with other keys, creates a key
+/// file and reports it.
 pub(crate) async fn load_or_create_keys(
     config: &WebhookConfig,
     tenure: &Tenure,
@@ -132,7 +132,7 @@ pub(crate) fn open(endpoint: &Endpoint, keys: &Keyring) -> Result<Secrets, Probl
     })
 }
 
-/// The addresses that may be called, except Tenure's own.
+/// The policy for addresses, which does not yet deny Tenure's own addresses.
 fn policy(config: &WebhookConfig) -> AddressPolicy {
     AddressPolicy {
         allow_http: config.allow_http,
@@ -278,7 +278,7 @@ impl ReloadingCaller {
         }
     }
 
-    /// The caller with the current keys, or the reason for which there is none.
+    /// The caller with the current keys, or the reason why there is none.
     fn caller(&self) -> Result<Arc<WebhookCaller>, String> {
         let mut loaded = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(caller) = &loaded.caller

@@ -15,9 +15,9 @@ use crate::queue::{Priority, QueueName};
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum nesting depth of a payload; both databases and common JSON parsers support it.
 pub const PAYLOAD_DEPTH_MAX: usize = 100;
-/// Maximum size of a topic, an ordering key, a queue name or a dedupe key in bytes.
+/// Maximum size in bytes of a topic, an ordering key, a queue name, a dedupe key or a header name.
 pub const NAME_BYTES_MAX: usize = 255;
-/// Maximum total size of the headers of an event in bytes.
+/// Maximum total size in bytes of an event's headers, with their names.
 pub const HEADERS_BYTES_MAX: usize = 16 * 1024;
 /// Maximum delay: ten years of 366 days.
 pub const DELAY_MAX: Duration = Duration::from_hours(87840);
@@ -38,7 +38,7 @@ pub const DELAY_MAX: Duration = Duration::from_hours(87840);
 #[derive(Clone, PartialEq, Eq)]
 #[expect(
     clippy::struct_field_names,
-    reason = "`event_id` is what everybody calls it"
+    reason = "`event_id` is the established name"
 )]
 pub struct Event {
     pub(crate) topic: String,
@@ -175,7 +175,7 @@ impl Event {
         })
     }
 
-    /// Returns the id by which receivers drop duplicates; `None` until a store has assigned it.
+    /// Returns the id by which receivers drop duplicates; `None` until a producer or store sets it.
     pub fn event_id(&self) -> Option<Uuid> {
         self.event_id
     }
@@ -241,7 +241,7 @@ impl fmt::Debug for Event {
 pub struct PayloadError {
     topic: String,
     wanted: &'static str,
-    // Part of the message, so not a source: the position appears once.
+    // Part of the message, not a source: otherwise an error report would contain it twice.
     cause: serde_json::Error,
 }
 
@@ -421,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_input_says_what_was_expected() {
+    fn the_error_for_invalid_input_names_the_problem() {
         let long = "x".repeat(256);
         let deep = "[".repeat(101) + &"]".repeat(101);
         let cases = [
@@ -439,10 +439,7 @@ mod tests {
         ];
         for (answer, expected) in cases {
             let problem = answer.expect_err(expected).to_string();
-            assert!(
-                problem.contains(expected),
-                "{problem:?} does not say {expected:?}"
-            );
+            assert!(problem.contains(expected), "{problem:?} lacks {expected:?}");
         }
         assert!(Priority::new(8).is_err());
     }
@@ -454,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_back() {
+    fn a_binary_payload_is_returned_unchanged() {
         let bytes = [0_u8, 255, 10, 13];
         let event = Event::from_bytes("t", &bytes).unwrap();
         assert_eq!(event.payload_bytes().unwrap(), bytes);
@@ -462,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_shows_no_payload() {
+    fn debug_output_has_no_payload() {
         let event = Event::new("t", &"secret-canary").unwrap();
         assert!(!format!("{event:?}").contains("canary"));
     }

@@ -1,7 +1,7 @@
 //! Guards: rules for changing a claimed item, one function each.
 //!
-//! The memory store and the exhaustive model call these functions; the SQL of the two databases
-//! implements the same rules, and a test compares both in every case.
+//! The memory store and the exhaustive model call these functions. The databases repeat the
+//! conditions, mostly in SQL; a test compares the row layout with these functions in every case.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::Token;
 
-/// Reason of a refusal: an expected answer, not an error.
+/// Reason for a refusal, which is an expected answer and not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// Another worker holds the item now, or (for a renew) its lease has ended.
+    /// Another worker holds the item now, or the lease to be renewed has ended.
     Lost,
     /// No worker holds the item: it waits to be claimed.
     NotClaimed,
@@ -23,7 +23,7 @@ pub enum Refusal {
     AlreadySettled,
     /// The item is neither done nor dead, so it cannot be replayed.
     NotSettled,
-    /// An earlier item of its key is not settled yet.
+    /// An earlier item of the same key is not settled yet.
     OutOfTurn,
     /// The record was changed in the meantime: read it again.
     Changed,
@@ -62,9 +62,9 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Answer of a guarded operation: accepted, or refused without any change.
+/// Answer to a guarded operation: accepted, or refused without any change.
 ///
-/// A worker that is refused drops the work, counts it and continues.
+/// A refused worker drops the work, counts the refusal and continues.
 ///
 /// ```
 /// use tenure_core::{Guarded, Refusal};
@@ -88,7 +88,7 @@ impl<T> Guarded<T> {
         matches!(self, Self::Accepted(_))
     }
 
-    /// Reason of the refusal, if it was refused.
+    /// Returns the reason for the refusal; `None` if the guard accepted.
     pub const fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Accepted(_) => None,
@@ -112,14 +112,14 @@ pub enum Lateness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Boundary {
-    /// `until < now`: the reaper's rule. At equality it waits one tick.
+    /// `until < now`: the reaper's rule. At equality, the reaper does nothing yet.
     Past,
-    /// `until <= now`: the rule of a claim that reaps for itself.
+    /// `until <= now`: the rule of a claim that also reaps.
     Reached,
 }
 
-/// Reason for refusing a token that does not hold the item, by the item's current state; `None` if
-/// the item does not exist.
+/// Returns the reason for refusing a token that does not hold the item. `state` is the item's
+/// current state, or `None` if the item does not exist.
 ///
 /// ```
 /// use tenure_core::{Refusal, State, refusal_of};
@@ -146,7 +146,7 @@ pub fn may_renew(lease: Option<&Lease>, token: &Token, now: Timestamp) -> Guarde
     }
 }
 
-/// Allows a settle only by the current token; `lateness` decides after the term.
+/// Allows a settle only by the current token; `lateness` allows or refuses it after the term.
 pub fn may_settle(
     lease: Option<&Lease>,
     token: &Token,
@@ -163,7 +163,7 @@ pub fn may_settle(
     }
 }
 
-/// Allows a reap only after the end of the lease.
+/// Allows a reap only after the end of the lease; `boundary` decides at equality.
 pub fn may_reap(until: Timestamp, boundary: Boundary, now: Timestamp) -> bool {
     match boundary {
         Boundary::Past => until < now,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Problem of an input: the field, its actual value, and the expected form.
+/// A problem with one field of the input: its name, its actual value and the expected form.
 ///
 /// ```
 /// let problem = tenure_core::Event::new("", &1).unwrap_err();
@@ -50,7 +50,7 @@ impl Problems {
     /// Fails if there are any problems.
     ///
     /// # Errors
-    /// These problems.
+    /// The list is not empty.
     pub fn check(problems: Vec<Invalid>) -> Result<(), Self> {
         if problems.is_empty() {
             return Ok(());

@@ -27,11 +27,11 @@ use crate::webhook::Delivery;
 pub struct ItemId(i64);
 
 impl ItemId {
-    /// Number before that of the first delivery; an event never has a larger one. Programs that
-    /// represent numbers as doubles can hold it exactly.
+    /// Number before that of the first delivery; the number of an event is never larger. Programs
+    /// that represent numbers as doubles can hold it exactly.
     pub const FIRST_DELIVERY: i64 = 1 << 52;
 
-    /// The item with this number.
+    /// Creates the id with this number.
     pub const fn new(number: i64) -> Self {
         Self(number)
     }
@@ -82,9 +82,9 @@ impl FromStr for ItemId {
 pub struct Counters {
     /// Leases that ended with any outcome except done, since the last replay.
     pub attempts: u32,
-    /// Failures that a holder reported.
+    /// Failures that a holder reported, since the last replay.
     pub failures: u32,
-    /// Leases that lapsed.
+    /// Leases that lapsed, since the last replay.
     pub crashes: u32,
     /// Number of replays.
     pub generation: u32,
@@ -121,7 +121,7 @@ impl Content {
 }
 
 impl fmt::Debug for Content {
-    /// Leaves out rows: they may contain data that must not reach a log.
+    /// Omits rows: they may contain data that must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Event(event) => event.fmt(f),
@@ -156,7 +156,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Combines a lease with its items; `most` is the maximum that the claim asked for.
+    /// Combines a lease with its items; `most` is the maximum number that the claim requested.
     pub fn new(lease: Lease, items: Vec<Item>, most: u32) -> Self {
         let is_full = items.len() >= usize::try_from(most).unwrap_or(usize::MAX);
         Self {
@@ -195,7 +195,7 @@ pub struct Record {
     pub done_at: Option<Timestamp>,
     /// Time of the settle as dead.
     pub dead_at: Option<Timestamp>,
-    /// Stable word for the cause of death, if the store has it.
+    /// Stable word for the cause of death, if the store records it.
     pub dead_reason: Option<String>,
 }
 

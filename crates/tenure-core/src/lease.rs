@@ -147,7 +147,7 @@ impl Default for Term {
 /// Right of one holder to work on items until a point in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The proof of the lease, which every guard compares; it contains the holder's name.
+    /// The proof of the lease, which every guard compares; it contains the holder's id.
     pub token: Token,
     /// Number of this claim.
     pub fence: Fence,
@@ -170,7 +170,7 @@ mod tests {
 
     /// Proves: S1-009, S1-010, S1-011
     #[test]
-    fn the_profiles_are_those_of_the_rules() {
+    fn the_constant_terms_are_those_of_the_specification() {
         assert_eq!(Term::default().length().as_secs(), 30);
         assert_eq!(Term::HEAVY.length().as_secs(), 60);
         assert!((60..=120).contains(&Term::EXTERNAL.length().as_secs()));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_id_reads_back() {
+    fn a_worker_id_can_be_parsed_from_its_text() {
         let id = WorkerId::new("host-1.eu", 9).unwrap();
         assert_eq!(WorkerId::parse(id.as_str()), Some(id));
         assert!(WorkerId::parse("host").is_none());

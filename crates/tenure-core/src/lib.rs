@@ -6,7 +6,7 @@
 //!
 //! | operation | does |
 //! |---|---|
-//! | [`claim`](store::LeaseStore::claim) | gives a lease to claimable items |
+//! | [`claim`](store::LeaseStore::claim) | takes one lease on claimable items |
 //! | [`renew`](store::LeaseStore::renew) | moves `until` forward for a live lease |
 //! | [`settle`](store::LeaseStore::settle) | ends the lease on an item with an [`Outcome`] |
 //! | [`reap`](store::LeaseStore::reap) | ends lapsed leases |

@@ -35,7 +35,7 @@ use crate::queue::{Priority, QueueName};
 ///     problems.to_string(),
 ///     "topic is empty; expected 1 to 255 bytes, such as `order.paid`; \
 ///      ordering key is empty; expected 1 to 255 bytes, such as `customer-7`; \
-///      priority is 8; expected 0 to 7, high first"
+///      priority is 8; expected 0 to 7, highest first"
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -131,8 +131,8 @@ impl NewEvent {
         self
     }
 
-    /// Makes the enqueue wait until every other strict enqueue of the same key has ended its
-    /// transaction: events then keep the order of their enqueues even if transactions overlap. The
+    /// Makes the enqueue wait until the transactions of all earlier strict enqueues of the same key
+    /// have ended: events then keep the order of their enqueues even if transactions overlap. The
     /// price is that producers of one key wait for each other. Has no effect without a key.
     pub fn strict(mut self) -> Self {
         self.event.is_strict = true;
@@ -161,7 +161,7 @@ impl NewEvent {
         self
     }
 
-    /// Sets the id by which receivers drop duplicates; by default the store draws one.
+    /// Sets the id by which receivers drop duplicates; by default the store generates one.
     pub fn event_id(mut self, event_id: Uuid) -> Self {
         self.event.event_id = Some(event_id);
         self
@@ -184,7 +184,7 @@ impl NewEvent {
     }
 }
 
-/// Allows a received or built event to be enqueued again.
+/// Allows an event that was received or built to be enqueued.
 impl From<Event> for NewEvent {
     fn from(event: Event) -> Self {
         Self {
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_input_says_what_was_expected() {
+    fn the_error_for_invalid_input_names_the_problem() {
         let new = || NewEvent::from_json("t", "1");
         let long = "x".repeat(9_000);
         let cases = [
@@ -241,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn a_map_with_keys_that_json_does_not_have_is_a_problem_and_not_a_panic() {
+    fn a_map_with_keys_that_json_cannot_express_is_a_problem_and_not_a_panic() {
         let payload = std::collections::BTreeMap::from([((1, 2), 3)]);
         let problems = NewEvent::new("t", &payload).build().unwrap_err();
         assert!(problems.to_string().contains("not writable as JSON"));
     }
 
     #[test]
-    fn debug_shows_no_payload() {
+    fn debug_output_has_neither_payload_nor_headers() {
         let event = NewEvent::new("t", "secret-canary").header("k", "header-canary");
         assert!(!format!("{event:?}").contains("canary"));
     }

@@ -18,12 +18,12 @@ pub enum Outcome {
     },
     /// Given up; final.
     Dead {
-        /// Reason as one word, such as those of [`reason`](crate::reason).
+        /// Reason as one word; [`reason`](crate::reason) has the usual ones.
         reason: String,
         /// Error text for people.
         error: String,
     },
-    /// Released unworked; costs neither a retry nor a crash.
+    /// Released without a result; counts as neither a failure nor a crash.
     Release {
         /// Delay before the next claim (a snooze); may be zero.
         after: Duration,
@@ -106,8 +106,8 @@ mod sealed {
     impl<T> Sealed for Result<T, crate::retry::Failure> {}
 }
 
-/// Way in which a lease on an item ended. The holder reports the first four; the reaper adds
-/// `Lapsed`, an operator `Buried`.
+/// Way in which a lease on an item ended. The holder reports the first four; a reap adds `Lapsed`,
+/// an operator `Buried`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OutcomeKind {
     /// The holder succeeded.
@@ -116,9 +116,9 @@ pub enum OutcomeKind {
     Retry,
     /// The holder settled the item as dead.
     Dead,
-    /// The holder released the item unworked.
+    /// The holder released the item without a result.
     Release,
-    /// The term was over and the reaper ended the lease.
+    /// The term was over, and a reap ended the lease.
     Lapsed,
     /// An operator buried the item.
     Buried,

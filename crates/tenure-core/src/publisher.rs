@@ -20,7 +20,7 @@ pub struct Publication<'a> {
     pub fence: Fence,
     /// Attempt number, from 1.
     pub attempt: u32,
-    /// Time left; at its end the engine stops the call.
+    /// Time left for this call; the engine then drops its future.
     pub time_left: Duration,
 }
 

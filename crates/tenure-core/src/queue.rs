@@ -59,7 +59,7 @@ impl Priority {
         Err(Invalid::new(
             "priority",
             level.to_string(),
-            "0 to 7, high first",
+            "0 to 7, highest first",
         ))
     }
 

@@ -32,7 +32,7 @@ impl Failure {
         }
     }
 
-    /// Sets the delay, instead of the policy's.
+    /// Sets the delay before the retry, instead of the policy's.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.again = Again::After(delay);
@@ -48,8 +48,8 @@ impl Failure {
 }
 
 /// Converts every error into a failure to retry, so that `?` in a handler leads to a retry: errors
-/// of `std` and of other crates, boxed errors, `anyhow::Error`, text. The text lists the causes,
-/// each after a colon.
+/// of `std` and of other crates, boxed errors, `anyhow::Error`, text. The error text lists the
+/// causes, each after a colon.
 ///
 /// ```
 /// use std::time::Duration;
@@ -117,7 +117,7 @@ pub struct RetryPolicy {
     /// Maximum delay after the first failure; the maximum doubles with each further failure.
     /// Default 1 s.
     pub base: Duration,
-    /// Upper limit of every delay. Default 5 min.
+    /// Upper limit of the delays that the policy chooses. Default 5 min.
     pub cap: Duration,
 }
 
@@ -199,8 +199,8 @@ impl LapsePolicy {
     pub const ERROR: &'static str = "lease lapsed";
     /// Value of `last_error` for an item that died of its lapses.
     pub const DEAD_ERROR: &'static str = "crash_loop: lease lapsed";
-    /// Number of lapses from which on an item is claimed alone, so that a poison item does not
-    /// crash others with it.
+    /// Minimum number of lapses at which an item is claimed alone, so that other items do not crash
+    /// with a poison item.
     pub const ALONE_AFTER: u32 = 2;
     /// Minimum of `max_crashes`. A lapse counts for every item of a lease; with a lower limit, an
     /// item could die of a neighbour's crashes.
@@ -216,7 +216,7 @@ impl LapsePolicy {
             return Err(Invalid::new(
                 "max_crashes",
                 max_crashes.to_string(),
-                "3 or more: a lapse charges every item that was claimed together",
+                "3 or more: a lapse counts for every item of the lease",
             ));
         }
         if delays.is_empty() {
@@ -267,8 +267,8 @@ impl LapsePolicy {
         &self.delays
     }
 
-    /// Returns the delay after the `crashes`-th lapse (this one included); `None` if the item is
-    /// dead.
+    /// Returns the delay after lapse number `crashes` of an item, counted from 1; `None` if that
+    /// lapse makes the item dead.
     pub fn fate(&self, crashes: u32) -> Option<Duration> {
         if crashes > self.max_crashes {
             return None;
@@ -279,7 +279,7 @@ impl LapsePolicy {
 }
 
 impl Default for LapsePolicy {
-    /// Five lapses; 100 ms after the first, then doubling from 1 s up to 5 min.
+    /// Allows five lapses; the delay is 100 ms after the first, then doubles from 1 s up to 5 min.
     fn default() -> Self {
         let policy = RetryPolicy::default();
         let delays = std::iter::once(DELAY_MIN)

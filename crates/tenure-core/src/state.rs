@@ -59,7 +59,7 @@ impl State {
             .any(|(from, _, to)| *from == self && *to == next)
     }
 
-    /// True for done and dead, which only a replay leaves.
+    /// Returns true for done and dead; an item leaves these only by a replay.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Done | Self::Dead)
     }

@@ -83,7 +83,7 @@ impl Extent {
     pub fn chosen() -> Self {
         #[expect(
             clippy::disallowed_methods,
-            reason = "how long a test runs is no configuration of the program"
+            reason = "the length of a test is not a setting of the program"
         )]
         let text = std::env::var("TENURE_PROVE").unwrap_or_else(|_| "0".to_owned());
         if text == "all" {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_follow_each_other_and_are_everything_together() {
+    fn slices_are_consecutive_and_together_cover_all_cases() {
         let cases = [0, 1, 2, 3, 4];
         let slices = (7..10).map(|number| Extent::Slice(number).of(&cases, 2));
         assert_eq!(slices.collect::<Vec<_>>(), [[4, 0], [1, 2], [3, 4]]);

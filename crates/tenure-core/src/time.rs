@@ -125,12 +125,12 @@ pub fn duration_text(length: Duration) -> String {
     }
     match SignedDuration::try_from(length) {
         Ok(length) => format!("{length:#}"),
-        // Longer than the calendar allows; settings never are.
+        // More than `i64::MAX` seconds; settings are never that long.
         Err(_) => format!("{}s", length.as_secs()),
     }
 }
 
-/// Seconds of a day.
+/// Seconds in a day.
 const DAY: u64 = 86_400;
 
 /// Units in seconds, the largest first.

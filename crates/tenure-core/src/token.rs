@@ -1,10 +1,10 @@
 //! Token (identity of the holder) and fence (order of the claims).
 //!
-//! Every guard compares the token, which is never issued twice: it contains the worker's boot, its
-//! number of claims, and 128 random bits. A fence is a number that rises with every claim of a
-//! store; the receiver of the work uses it to refuse older work. One counter for both was
-//! considered and rejected: after a failover a counter can be issued twice, and then a stale holder
-//! passes the guard.
+//! Every guard compares the token, which is never issued twice: it contains the worker's id with
+//! the nonce of its start, the number of the claim, and 128 random bits. A fence is a number that
+//! rises with every claim of a store; receivers use it to refuse the calls of older claims. One
+//! counter for both was considered and rejected: after a failover a number can be issued twice, and
+//! then a stale holder passes the guard.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl Token {
         Self(text.into())
     }
 
-    /// Length of the random part as text.
+    /// Length of the random part, in hexadecimal digits.
     const RANDOM_DIGITS: usize = 32;
 
     /// Parses a token that was issued earlier; `None` if the text is not valid.
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_reads_back_and_names_its_holder() {
+    fn a_token_can_be_parsed_from_its_text_and_names_its_holder() {
         let worker = WorkerId::new("relay.eu-1", u64::MAX).unwrap();
         let token = Token::new(&worker, 42, u128::MAX);
         let again = Token::parse(token.expose()).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_written_as_format_would() {
+    fn a_token_has_the_text_that_format_would_make() {
         let worker = WorkerId::new("mailer", 7).unwrap();
         for (claim, random) in [
             (0, 0),
@@ -167,7 +167,7 @@ mod tests {
             "mailer-000000000000000A.1.0000000000000000000000000000000a",
             "mailer-000000000000000a.99999999999999999999.0000000000000000000000000000000a",
         ] {
-            assert!(Token::parse(text).is_none(), "{text:?} was read as a token");
+            assert!(Token::parse(text).is_none(), "{text:?} was accepted");
         }
     }
 }

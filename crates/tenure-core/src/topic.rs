@@ -27,7 +27,7 @@ impl TopicPattern {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// The text is empty or too long, or a `*` is only a part of a segment.
+    /// The text is empty, too long or has control characters, or a `*` is only a part of a segment.
     pub fn new(text: &str) -> Result<Self, Invalid> {
         let is_partial = |segment: &str| segment.contains(ANY) && segment != ANY;
         let is_bad = text.is_empty()

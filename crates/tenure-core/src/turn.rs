@@ -6,8 +6,8 @@
 //! head again, and the rest of the run goes back behind it. So a single lease holds all held items
 //! of a key.
 //!
-//! These are pure functions. Stores that keep items in maps or read them one by one call them; the
-//! PostgreSQL statements implement the same rules.
+//! These are pure functions. The memory and SQLite stores call them; the PostgreSQL statements
+//! implement the same rules.
 
 use std::fmt;
 
@@ -105,19 +105,19 @@ pub enum KeyStatus {
 /// ```
 /// use tenure_core::{Fate, OnDead, KeyStatus, OutcomeKind, settle_run};
 ///
-/// // The first is done, the second is to be tried again: the third goes back behind it.
-/// let said = [Some(OutcomeKind::Done), Some(OutcomeKind::Retry), None];
-/// let (fates, standing) = settle_run(&said, OnDead::Skip);
+/// // The first item is done, the second is retried: the third goes back behind it.
+/// let outcomes = [Some(OutcomeKind::Done), Some(OutcomeKind::Retry), None];
+/// let (fates, status) = settle_run(&outcomes, OnDead::Skip);
 /// assert_eq!(fates, [Fate::Ended, Fate::Head, Fate::Behind]);
-/// assert_eq!(standing, KeyStatus::Headed);
+/// assert_eq!(status, KeyStatus::Headed);
 /// ```
-pub fn settle_run(said: &[Option<OutcomeKind>], on_dead: OnDead) -> (Vec<Fate>, KeyStatus) {
-    let mut fates = Vec::with_capacity(said.len());
+pub fn settle_run(outcomes: &[Option<OutcomeKind>], on_dead: OnDead) -> (Vec<Fate>, KeyStatus) {
+    let mut fates = Vec::with_capacity(outcomes.len());
     // The fate of the first item that is neither done nor dead. If that item stays held and a later
     // one goes back, everything after the later one goes back too; otherwise it would overtake.
     let mut stop: Option<Fate> = None;
-    for word in said {
-        let fate = match (stop, word) {
+    for outcome in outcomes {
+        let fate = match (stop, outcome) {
             (None | Some(Fate::Held), None) => Fate::Held,
             (None, Some(OutcomeKind::Dead)) if on_dead == OnDead::Block => Fate::Blocking,
             (None, Some(OutcomeKind::Done | OutcomeKind::Dead)) => Fate::Ended,
@@ -133,12 +133,12 @@ pub fn settle_run(said: &[Option<OutcomeKind>], on_dead: OnDead) -> (Vec<Fate>, 
         }
         fates.push(fate);
     }
-    let standing = match stop {
+    let status = match stop {
         None => KeyStatus::Open,
         Some(Fate::Blocking) => KeyStatus::Blocked,
         Some(_) => KeyStatus::Headed,
     };
-    (fates, standing)
+    (fates, status)
 }
 
 /// Decides the fates of a run of `length` items whose lease lapsed. Only the first was being worked
@@ -164,12 +164,12 @@ pub fn lapse_run(length: usize, is_dead: bool, on_dead: OnDead) -> (Vec<Fate>, K
             _ => Fate::Behind,
         })
         .collect();
-    let standing = match (is_dead, on_dead) {
+    let status = match (is_dead, on_dead) {
         (true, OnDead::Block) => KeyStatus::Blocked,
         (true, OnDead::Skip) if length < 2 => KeyStatus::Open,
         (true | false, _) => KeyStatus::Headed,
     };
-    (fates, standing)
+    (fates, status)
 }
 
 /// Returns the maximum number of items of one key in a claim of up to `limit` items of which at
@@ -207,18 +207,18 @@ mod tests {
     /// Every combination of outcomes for four items, with both settings.
     fn all() -> impl Iterator<Item = (Vec<Option<OutcomeKind>>, OnDead)> {
         (0..5_usize.pow(4)).flat_map(|number| {
-            let said: Vec<_> = (0..4)
+            let outcomes: Vec<_> = (0..4)
                 .map(|digit| WORDS[number / 5_usize.pow(digit) % 5])
                 .collect();
-            [(said.clone(), OnDead::Skip), (said, OnDead::Block)]
+            [(outcomes.clone(), OnDead::Skip), (outcomes, OnDead::Block)]
         })
     }
 
     #[test]
-    fn a_run_is_settled_in_order_and_never_torn_apart() {
-        for (said, on_dead) in all() {
-            let (fates, standing) = settle_run(&said, on_dead);
-            assert_eq!(fates.len(), said.len());
+    fn a_run_is_settled_in_order_and_never_split() {
+        for (outcomes, on_dead) in all() {
+            let (fates, status) = settle_run(&outcomes, on_dead);
+            assert_eq!(fates.len(), outcomes.len());
             let ended = fates
                 .iter()
                 .take_while(|fate| **fate == Fate::Ended)
@@ -226,11 +226,11 @@ mod tests {
             for (nth, fate) in fates.iter().enumerate() {
                 assert!(
                     (*fate == Fate::Ended) == (nth < ended),
-                    "{said:?}: what ends is the front of the run, not {fates:?}"
+                    "{outcomes:?}: only the front of the run may end: {fates:?}"
                 );
                 assert!(
                     nth <= ended || !matches!(fate, Fate::Head | Fate::Blocking),
-                    "{said:?}: there is one head, the first that did not end, not {fates:?}"
+                    "{outcomes:?}: only the first item that did not end may be the head: {fates:?}"
                 );
             }
             let is_held = |fate: &Fate| matches!(fate, Fate::Held | Fate::OutOfTurn);
@@ -239,30 +239,30 @@ mod tests {
                 .any(|fate| matches!(fate, Fate::Head | Fate::Blocking));
             assert!(
                 !(headed && fates.iter().any(is_held)),
-                "{said:?}: beside a head that went back nothing stays held: {fates:?}"
+                "{outcomes:?}: no item stays held if the head went back: {fates:?}"
             );
             let back = fates.iter().skip_while(|fate| **fate != Fate::Behind);
             assert!(
                 !back.clone().any(is_held),
-                "{said:?}: nothing that stays held comes after what went back: {fates:?}"
+                "{outcomes:?}: no held item follows an item that went back: {fates:?}"
             );
             let expected = match fates.get(ended) {
                 None => KeyStatus::Open,
                 Some(Fate::Blocking) => KeyStatus::Blocked,
                 Some(_) => KeyStatus::Headed,
             };
-            assert_eq!(standing, expected);
-            for (word, fate) in said.iter().zip(&fates) {
+            assert_eq!(status, expected);
+            for (outcome, fate) in outcomes.iter().zip(&fates) {
                 assert!(
-                    !fate.is_refused() || !matches!(word, None | Some(OutcomeKind::Release)),
-                    "{said:?}: to give back is never refused"
+                    !fate.is_refused() || !matches!(outcome, None | Some(OutcomeKind::Release)),
+                    "{outcomes:?}: a release is never refused"
                 );
             }
         }
     }
 
     #[test]
-    fn a_lapse_is_the_first_ones_crash() {
+    fn a_lapse_crashes_the_first_item_of_a_run_and_releases_the_rest() {
         assert_eq!(
             lapse_run(3, false, OnDead::Skip),
             (

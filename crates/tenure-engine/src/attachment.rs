@@ -82,7 +82,7 @@ impl CallSlot {
         });
     }
 
-    /// Takes the call; the caller records it.
+    /// Takes the call out of the slot, so that it is recorded once.
     pub(crate) fn take(&self) -> Attachment {
         match self.with(Option::take).flatten() {
             Some(made) => Attachment::Call(Box::new(made)),
@@ -103,7 +103,7 @@ pub(crate) struct PendingSettle {
     pub(crate) no: LeaseNo,
     pub(crate) settle: Settle,
     pub(crate) queues: Arc<ItemQueues>,
-    /// Reference time of the calls' ages.
+    /// Time to which the ages of the calls refer.
     at: Instant,
 }
 

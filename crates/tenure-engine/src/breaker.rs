@@ -19,7 +19,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerConfig {
     /// Consecutive *away* answers that open the breaker. Default 3, because one or two may be
-    /// chance.
+    /// accidental.
     pub aways_max: u32,
     /// First delay; it doubles each time the publisher is still unavailable. Default 500 ms.
     pub delay: Duration,
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn three_consecutive_away_answers_open_it() {
+    fn three_consecutive_away_answers_open_the_breaker() {
         let (breaker, now) = (Breaker::new(CONFIG), Instant::now());
         for _ in 0..2 {
             let (time, change) = pass(&breaker, now).away(now, None, "down");
@@ -283,7 +283,7 @@ mod tests {
         for _ in 0..2 {
             pass(&breaker, now).away(now, None, "down");
         }
-        assert_eq!(breaker.away(now), None, "an answer came between");
+        assert_eq!(breaker.away(now), None, "another answer came in between");
 
         let (time, change) = pass(&breaker, now).away(now, None, "down");
         assert_eq!((time, change), (ms(500), Change::Opened(ms(500))));
@@ -316,7 +316,7 @@ mod tests {
         let trial = pass(&breaker, due);
         assert!(trial.is_trial());
         assert_eq!(wait(&breaker, due), ms(500));
-        assert!(breaker.away(due).is_some(), "no more are claimed meanwhile");
+        assert!(breaker.away(due).is_some(), "claiming is paused");
         assert_eq!(trial.answered(), Change::Closed);
         assert!(!pass(&breaker, due).is_trial());
     }
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_events_sent_before_it_opened_change_nothing() {
+    fn answers_to_events_sent_before_the_breaker_opened_change_nothing() {
         let (breaker, now) = (Breaker::new(CONFIG), Instant::now());
         let (slow, slower) = (pass(&breaker, now), pass(&breaker, now));
         open(&breaker, now);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_open_as_long_as_the_receiver_requested() {
+    fn the_breaker_stays_open_as_long_as_the_receiver_requested() {
         let (breaker, now) = (Breaker::new(CONFIG), Instant::now());
         let minute = Duration::from_mins(1);
         for expected in [Change::None, Change::None, Change::Opened(minute)] {

@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use crate::held_lease::HeldLease;
 use crate::metrics;
 
-/// Delay after a failed renewal, within its timeout.
+/// Delay before a failed renewal is repeated within its timeout.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Renews the leases on chunks.
@@ -47,7 +47,7 @@ struct RenewerState {
 
 struct HeldChunk {
     hold: ChunkHold,
-    /// Time from which on no work may be done under the lease.
+    /// Time from which no work may be done under the lease.
     deadline: Instant,
     /// Time of the next renewal.
     beat_at: Instant,
@@ -67,10 +67,10 @@ impl ChunkRenewer {
     const TERM: Duration = Duration::from_mins(2);
     const HEARTBEAT: Duration = Duration::from_secs(30);
 
-    /// Leases of this term, renewed at each heartbeat.
+    /// Creates a renewer for leases of this term; `heartbeat` is the interval of renewals.
     ///
     /// # Errors
-    /// Three heartbeats are not less than the term.
+    /// The heartbeat is zero or not less than a third of the term.
     pub fn new(term: Term, heartbeat: Duration) -> Result<Self, Invalid> {
         if heartbeat.is_zero() || heartbeat.saturating_mul(3) >= term.length() {
             let found = duration_text(heartbeat);
@@ -104,8 +104,8 @@ impl ChunkRenewer {
     /// Returns `None` if it is too late to renew the chunk in time; release it then.
     pub fn keep(self: &Arc<Self>, hold: ChunkHold, sent_at: Instant) -> Option<RenewedChunk> {
         let deadline = HeldLease::deadline(sent_at, self.term.length());
-        // Chunks are checked four times per interval; a chunk whose lease ends sooner would be
-        // missed.
+        // The renewer checks four times per interval; it would miss a chunk whose lease ends before
+        // the next check.
         if Instant::now() + self.heartbeat / 4 >= deadline {
             return None;
         }
@@ -129,8 +129,8 @@ impl ChunkRenewer {
     }
 
     /// Renews through this store and watches deadlines for as long as it is polled. Several tasks
-    /// may run it: one task works, the other tasks wait until the first is dropped. A store without
-    /// jobs has nothing to renew.
+    /// may run it: one task works, the other tasks wait until the first is dropped. Returns at once
+    /// if the store has no jobs.
     pub async fn run(&self, store: &dyn Store) {
         let Some(jobs) = store.job_store() else {
             return;
@@ -142,7 +142,7 @@ impl ChunkRenewer {
     /// Runs the renewer on a thread of its own, for processes without a worker on jobs.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// The thread or its runtime cannot be created.
     pub fn run_on_thread(self: &Arc<Self>, store: Arc<dyn Store>) -> std::io::Result<ChunkThread> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -228,8 +228,8 @@ impl ChunkRenewer {
         }
     }
 
-    /// Retries soon, until the chunk's own deadline, because another transaction has locked the
-    /// row.
+    /// Repeats the renewal after a quarter of the interval, because another transaction has locked
+    /// the row.
     fn retry_soon(&self, no: u64, hold: &ChunkHold) {
         if let Some(chunk) = self.state().chunks.get_mut(&no) {
             chunk.beat_at = Instant::now() + self.heartbeat / 4;
@@ -335,7 +335,7 @@ async fn renew_until(
     }
 }
 
-/// A chunk that is renewed until this is dropped.
+/// Guard of a chunk, which is renewed until the guard is dropped.
 #[derive(Debug)]
 pub struct RenewedChunk {
     renewer: Arc<ChunkRenewer>,
@@ -344,7 +344,7 @@ pub struct RenewedChunk {
 }
 
 impl RenewedChunk {
-    /// True if the lease is over: further work may be done twice.
+    /// True if the lease is over: another worker may do the same work.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
@@ -354,8 +354,8 @@ impl RenewedChunk {
         self.cancel.cancelled().await;
     }
 
-    /// Announces a settle, perhaps in a transaction to be committed soon: for one heartbeat the
-    /// chunk is not renewed, and a refused renewal is ignored.
+    /// Announces a settle, perhaps in a transaction to be committed soon: for one heartbeat
+    /// interval the chunk is not renewed, and a refused renewal is ignored.
     pub fn ends(&self) {
         let until = Instant::now() + self.renewer.heartbeat;
         if let Some(chunk) = self.renewer.state().chunks.get_mut(&self.no) {

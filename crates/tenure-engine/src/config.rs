@@ -1,4 +1,4 @@
-//! Configuration of an engine.
+//! Configuration of an engine: settings, queues or rows to claim from, duties.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct EngineConfig {
     pub queues: Vec<QueueName>,
     /// Background duties of this process.
     pub duties: Duties,
-    /// Thread or runtime of the heartbeat.
+    /// Thread or runtime of the keeper's tasks.
     pub keeper: Keeper,
     /// Host name in `tenure workers`.
     pub host: String,
@@ -33,12 +33,12 @@ pub struct EngineConfig {
     /// Sender in the same process, woken after each fan-out.
     pub sender: Option<Wake>,
     /// Lease timing that overrides the cluster's; `None`: the settings decide. If it is set, the
-    /// engine also uses concurrency and batch of this process, because the settings for events do
-    /// not suit longer work.
+    /// engine also uses the concurrency and batch of this process, because the cluster's are meant
+    /// for events and do not suit longer work.
     pub timing: Option<LeaseTiming>,
     /// Claims on the rows of a lease table. Claims of events have neither kinds nor recovery.
     pub rows: RowClaims,
-    /// Renewer of the chunks that handlers hold besides their jobs; it runs with the heartbeat.
+    /// Renewer of the chunks that handlers hold besides their jobs; it runs on the keeper.
     pub chunks: Option<Arc<ChunkRenewer>>,
 }
 
@@ -170,10 +170,10 @@ pub enum Duty {
     Left,
 }
 
-/// Thread or runtime of the heartbeat.
+/// Thread or runtime of the keeper's tasks: heartbeat, watchdog, registry and chunk renewer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeper {
-    /// A thread of its own, so that a handler that blocks its thread cannot stop the heartbeat.
+    /// A thread of its own, so that a handler that blocks its thread cannot stop renewals.
     #[default]
     OwnThread,
     /// The current runtime: for tests with paused time.

@@ -26,9 +26,9 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// Everything an engine needs to start.
 pub struct Parts {
-    /// The store to claim from and settle to.
+    /// The store of all tasks except the keeper's.
     pub store: Arc<dyn Store>,
-    /// The same database through separate connections, for the heartbeat.
+    /// The same database through separate connections, for the keeper.
     pub keeper_store: Arc<dyn Store>,
     /// The worker's identity in tokens, logs and metrics.
     pub worker: WorkerId,
@@ -118,8 +118,8 @@ impl fmt::Debug for Wake {
 pub struct StopReport {
     /// Items whose handler did not stop, or that could not be released: their leases lapse.
     pub left: u32,
-    /// Outcomes of the items that this engine settled since its start, without reaped items, which
-    /// another worker may have held, and without items released after a task failed.
+    /// Outcomes of the items that this engine settled since its start. Not included: reaped items,
+    /// which another worker may have held, and items released after a task failed.
     pub outcomes: OutcomeCounts,
 }
 
@@ -134,7 +134,7 @@ impl Engine {
     pub fn start(parts: Parts) -> Result<Self, Vec<Invalid>> {
         let own = parts.config.own(&[]);
         parts.config.in_force(own).check()?;
-        // Error level, so that every log line carries the worker id.
+        // Spans of the error level pass every log filter, so that each line has the worker id.
         let span = tracing::error_span!("worker", worker = %parts.worker);
         let tasks = Arc::new(Tasks::new(parts.wrap.clone(), span));
         let shared = Arc::new(Shared::new(parts, Instant::now()));
@@ -173,7 +173,7 @@ impl Engine {
         self.shared.wake();
     }
 
-    /// Handle for other tasks that know of new work.
+    /// Handle with which other tasks wake this engine.
     pub fn waker(&self) -> Wake {
         Wake(Arc::downgrade(&self.shared))
     }
@@ -198,8 +198,9 @@ impl Engine {
         self.shared.live.borrow().settings.clone()
     }
 
-    /// Waits until an internal task panics (a bug) and returns the reason. By then the engine has
-    /// released what it could and has reaped once. Drop the engine afterwards.
+    /// Waits until an internal task panics (a bug) or the keeper cannot start, and returns the
+    /// reason. By then the engine has released its items as far as possible and, if reaping is its
+    /// duty, has reaped once. Drop the engine afterwards.
     pub async fn failed(&self) -> String {
         let reason = self.tasks.failed().await;
         let last = self.give_up(&reason).instrument(self.tasks.span());

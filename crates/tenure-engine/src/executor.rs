@@ -16,7 +16,7 @@ use crate::handler::Failed;
 use crate::held::{HandlerReport, Next, Nudge, StartedItem};
 use crate::shared::Shared;
 
-/// Longest error in the log; the store keeps more.
+/// Maximum characters of an error in the log; the store keeps more.
 const LOGGED_CHARS: usize = 200;
 
 /// Runs until there are more executors than wanted.

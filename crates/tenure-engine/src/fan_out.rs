@@ -11,7 +11,7 @@ use crate::handler::{Context, Failed, Handler, Handling, Readiness, Rules};
 
 /// Wraps a handler and fans out the events that it completes. The store writes the deliveries in
 /// the transaction that settles the event, so there is exactly one delivery for each event and
-/// endpoint, even after crashes.
+/// subscribed endpoint, even after crashes.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Handler for FanOut {
     }
 }
 
-/// Completes every event at once, for events that only go to endpoints. Use it after the routes,
+/// Completes every event at once, for events that only go to endpoints. Use it as the last route,
 /// within a [`FanOut`].
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptAll;

@@ -1,4 +1,4 @@
-//! Handler: works on claimed items; and Topics, which selects a handler.
+//! `Handler`, which works on claimed items, and `Topics`, which selects a handler by topic.
 
 use std::fmt;
 use std::future::Future;
@@ -22,9 +22,9 @@ pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + 
 
 /// Works on claimed items.
 ///
-/// The worker may call a handler again for the same item: after a crash, a lapse or a replay. The
-/// worker drops its future at the next await when the lease is lost or `max_hold` has passed, and
-/// settles no later answer.
+/// The worker may call a handler again for the same item: after a failure, a release, a lapse or a
+/// replay. It drops the handler's future at the next await when the lease is lost or `max_hold` has
+/// passed, and settles no later answer.
 ///
 /// ```
 /// use tenure_core::{Content, Failure, Item, Outcome};
@@ -79,7 +79,7 @@ pub trait Handler: Send + Sync + 'static {
         None
     }
 
-    /// Rules by which this item differs from the settings: see
+    /// Rules of this item that override the settings: see
     /// [`HandlerOptions`](crate::HandlerOptions).
     #[doc(hidden)]
     fn rules(&self, _item: &Item) -> Rules {
@@ -87,7 +87,7 @@ pub trait Handler: Send + Sync + 'static {
     }
 }
 
-/// Rules by which an item differs from the settings of its worker.
+/// Rules of an item that override the settings of its worker.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
@@ -174,25 +174,26 @@ impl Context {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Records that a webhook call starts now. The settle stores the call in any case: as aborted
+    /// Records that a webhook call starts now. The worker stores the call in any case: as aborted
     /// if [`replied`](Self::replied) is not called, as superseded if the lease is lost. Ignored for
     /// items that are not deliveries.
     pub fn calling(&self) {
         self.call.begin(self.fence, self.attempt);
     }
 
-    /// Records the reply and whether the call was delivered or failed.
+    /// Records the reply and the outcome of the call, delivered or failed.
     pub fn replied(&self, reply: Reply, outcome: AttemptOutcome) {
         self.call.end(reply, outcome);
     }
 
-    /// True if the lease is over: further work may be done twice.
+    /// True if the work is cancelled: its lease is over, it ran too long, or the worker stops.
+    /// Another worker may do the same work.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
-    /// Waits until the lease is over. The handler itself is dropped then; use this for work that it
-    /// has spawned elsewhere.
+    /// Waits until the work is cancelled. The worker then drops the handler's future; use this for
+    /// work that the handler has spawned elsewhere.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
     }
@@ -215,7 +216,7 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// No routes.
+    /// Creates an empty list of routes.
     pub fn new() -> Self {
         Self::default()
     }

@@ -67,7 +67,7 @@ struct Signs {
 /// renewal counts as a problem for the same number of intervals.
 const MISSED_INTERVALS: u32 = 3;
 
-/// Distinct store failures logged before the store answers again.
+/// Maximum number of distinct store failures that are logged before the store answers again.
 const LOGGED_FAILURES: usize = 8;
 
 impl Vitals {
@@ -102,7 +102,7 @@ impl Vitals {
         signs.missed_beat = None;
     }
 
-    /// Records a failed renewal, which loses its leases.
+    /// Records a failed renewal; its leases are lost.
     pub(crate) fn missed_beat(&self, now: Instant, reason: &str) {
         self.signs().missed_beat = Some((now, reason.to_owned()));
     }
@@ -134,7 +134,7 @@ impl Vitals {
         should_log
     }
 
-    /// The checks by the active settings.
+    /// The checks, judged by the intervals of the active settings.
     pub(crate) fn checks(&self, now: Instant, live: &ActiveSettings, reaper: Duty) -> Vec<Check> {
         let signs = self.signs();
         let ago = |moment: Option<Instant>| moment.map(|moment| now - moment);

@@ -1,8 +1,8 @@
-//! Heartbeat: renews all leases, one statement per tick and term, on connections and a thread of
-//! its own. *Refused* cancels the work of that lease only. *Failed* (no answer within the timeout)
-//! cancels the work of every lease in the statement, and the worker settles none of their items.
-//! *Busy* (another transaction has locked the row) is retried at the next tick, until the lease's
-//! own deadline.
+//! Heartbeat: renews all leases, one statement per tick and term, on the thread and connections of
+//! the keeper. *Refused* cancels the work of that lease only. *Failed* (a permanent error, or no
+//! answer within the timeout) cancels the work of every lease in the statement, and the worker
+//! settles none of their items. *Busy* (another transaction has locked the row) is retried at the
+//! next tick, until the lease's own deadline.
 //!
 //! A lease is renewed until its last settle is answered.
 
@@ -21,7 +21,7 @@ use crate::held::RenewalBatch;
 use crate::held_lease::{LeaseNo, LossReason};
 use crate::shared::Shared;
 
-/// Delay after a failed renewal, within its timeout.
+/// Delay before a failed renewal is repeated within its timeout.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Renews until the engine stops. Each term is renewed independently, so that a hanging renewal

@@ -42,7 +42,7 @@ pub(crate) struct HeldLease {
     pub(crate) isolation: Isolation,
     /// Time at which the claim was sent.
     pub(crate) claimed_at: Instant,
-    /// Time from which on no work may be done under the lease.
+    /// Time from which no work may be done under the lease.
     pub(crate) deadline: Instant,
     /// An item was skipped because the deadline had passed; this is final.
     pub(crate) is_over: bool,
@@ -60,7 +60,7 @@ pub(crate) struct HeldLease {
     pub(crate) answered: usize,
     /// Time of the first such answer.
     pub(crate) answered_since: Option<Instant>,
-    /// Outcomes have attachments, so that settles have several steps.
+    /// An outcome had an attachment, so that settles have several steps.
     pub(crate) is_stepwise: bool,
 }
 
@@ -205,7 +205,7 @@ impl HeldLease {
     }
 
     /// True if a settle of the lease is under way. A second settle would wait for it in the store
-    /// and block a claim loop, for long if the settle has several steps. Later outcomes share the
+    /// and block a claim loop, for a long time if it has several steps. Later outcomes share the
     /// next settle.
     fn is_settling(&self) -> bool {
         let mut stages = self.items.values();
@@ -279,7 +279,7 @@ impl HeldLease {
         taken
     }
 
-    /// Subtracts outcomes that are no longer to be settled.
+    /// Subtracts outcomes that were taken for a settle or dropped.
     pub(crate) fn took(&mut self, answers: usize) {
         self.answered = self.answered.saturating_sub(answers);
         if self.answered == 0 {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn settles_of_several_steps_are_under_way_one_at_a_time() {
+    async fn only_one_settle_of_several_steps_is_under_way_at_a_time() {
         let now = Instant::now();
         for is_plain in [true, false] {
             let attachment = || {
@@ -366,7 +366,7 @@ mod tests {
             lease.answer(IDS[1], answered(attachment()), now);
             assert_eq!(lease.can_settle(), is_plain);
             lease.items.remove(&IDS[0]);
-            assert!(lease.can_settle(), "the first is settled");
+            assert!(lease.can_settle(), "the first item is settled");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Runs a handler on one item in the caller's own task, for tests of handlers. It decides outcomes
-//! like a worker.
+//! `Inline`: runs a handler on one item in the caller's own task, for tests of handlers. It decides
+//! outcomes as a worker does.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -29,7 +29,7 @@ pub struct Inline {
 pub struct Handled {
     /// Outcome with which the item is settled.
     pub outcome: Outcome,
-    /// Topic of the fan-out once the item is done.
+    /// Topic for the fan-out of the item once it is done; `None`: no fan-out.
     pub fan_out: Option<String>,
 }
 

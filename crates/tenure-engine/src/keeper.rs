@@ -1,5 +1,5 @@
-//! Keeper: runs heartbeat, watchdog and registry, on a thread and a runtime of their own, so that a
-//! handler that blocks its thread cannot stop renewals or deadlines.
+//! Keeper: runs heartbeat, watchdog, registry and chunk renewer on a thread and a runtime of their
+//! own, so that a handler that blocks its thread cannot stop renewals or deadlines.
 
 use std::time::Duration;
 

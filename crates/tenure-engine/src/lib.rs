@@ -1,8 +1,8 @@
 //! The engine of Tenure: claims items, runs handlers, settles outcomes, renews leases, reaps,
 //! prunes, replays and shuts down.
 //!
-//! It uses stores and publishers only through the ports of `tenure-core`, and tokio's clock only,
-//! so that a simulation can run it.
+//! It reaches stores and publishers only through the ports of `tenure-core` and reads only tokio's
+//! clock, so that a simulation can run it.
 //!
 //! ```text
 //!            claim, settle                  step                 an item
@@ -15,16 +15,16 @@
 //!     ◄──── renew, report ─── keeper, on its own thread: heartbeat, watchdog, registry
 //! ```
 //!
-//! `HeldLeases` connects the tasks: it has the leases of this process behind one lock, and the
-//! decisions about them. It never waits. A claim loop that has claimed items wakes executors. A
-//! claim loop is woken by an executor with an outcome, by an enqueue in this process
-//! ([`Engine::wake`]), by a reaper whose items are due, and by changed settings. The keeper has its
+//! `HeldLeases` connects the tasks: it has the leases of this worker behind one lock and decides
+//! about them. It never waits. A claim loop that has claimed items wakes executors. A claim loop is
+//! woken by an executor with an outcome, by an enqueue in this process ([`Engine::wake`]), by the
+//! reaper and the replayer when their items are due, and by changed settings. The keeper has its
 //! own clock and cancels work whose lease is over.
 //!
-//! [`Handler`] works on items, [`Topics`] selects one by topic, [`Relay`] sends events to a
+//! A [`Handler`] works on items, [`Topics`] selects a handler by topic, [`Relay`] sends events to a
 //! publisher, [`FanOut`] turns done events into deliveries, and [`Sender`] is the handler and the
-//! [`Chooser`] of an engine that delivers them. Programs rarely start an [`Engine`] themselves: the
-//! crate `tenure` assembles one.
+//! [`Chooser`] of an engine that sends deliveries. Programs rarely start an [`Engine`] themselves:
+//! the crate `tenure` assembles one.
 
 mod attachment;
 mod breaker;

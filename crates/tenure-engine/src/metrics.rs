@@ -42,7 +42,7 @@ define! {
     describe_counter LOST = "tenure_holds_lost_total",
         "Items whose lease was lost, by reason (refused, failed, late, buried).";
     describe_counter OVERDUE = "tenure_holds_overdue_total",
-        "Items whose handler exceeded the longest hold.";
+        "Items whose handler exceeded the maximum hold.";
     describe_counter PANICS = "tenure_handler_panics_total",
         "Handlers that panicked.";
     describe_histogram HANDLER_SECONDS = "tenure_handler_seconds",
@@ -76,11 +76,12 @@ define! {
     describe_counter REAPER_RUNS = "tenure_reaper_runs_total",
         "Completed runs of the reaper.";
     describe_counter RECOVERED_COUNT = "reaper_recovered_count",
-        "Items reaped, under the name that the outbox rules require.";
+        "Items reaped, under the name that the specification requires.";
     describe_histogram STALE_DURATION = "reaper_stale_duration",
-        "Seconds from the end of a lease to its reap, under the required name.";
+        "Seconds from the end of a lease to its reap, under the name that the specification \
+         requires.";
     describe_counter RUNS_TOTAL = "reaper_runs_total",
-        "Completed runs of the reaper, under the required name.";
+        "Completed runs of the reaper, under the name that the specification requires.";
     describe_counter DELIVERY_ATTEMPTS = "tenure_delivery_attempts_total",
         "Webhook calls, by outcome.";
     describe_histogram DELIVERY_SECONDS = "tenure_delivery_seconds",
@@ -99,7 +100,7 @@ pub(crate) fn chunk_call(holder: &str) {
         .increment(1);
 }
 
-/// Calls of the store by an engine.
+/// Verbs of an engine's calls of the store; [`chunk_call`] counts one more verb.
 const VERBS: [&str; 12] = [
     "claim",
     "settle",
@@ -159,7 +160,7 @@ impl WorkerLabels {
     }
 }
 
-/// Histograms of one metric by the value of a label, looked up per item.
+/// Histograms of one metric by the value of a label, cached because each item needs one.
 struct HistogramsBy {
     name: &'static str,
     label: &'static str,
@@ -253,7 +254,7 @@ impl Metrics {
         self.handler_seconds.record(&self.labels, topic, took);
     }
 
-    /// Records the time from due to claimed of an item.
+    /// Records the time from the moment an item was due to its claim.
     pub(crate) fn picked_up(&self, queue: &str, waited: Duration) {
         self.pickup_seconds.record(&self.labels, queue, waited);
     }

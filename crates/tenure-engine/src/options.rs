@@ -1,5 +1,5 @@
-//! `HandlerOptions`: retries, timeout and concurrency of one handler that override the settings of
-//! its worker.
+//! `HandlerOptions`: retries, timeout and concurrency of one handler, which override the settings
+//! of its worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::handler::{Context, Failed, Handler, Handling, Readiness, Rules};
 /// Added to the timeout of a handler to get the maximum hold, so that the timeout fires first.
 const AFTER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Options by which one handler differs from the settings of its worker.
+/// Options of one handler that override the settings of its worker.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,7 +26,7 @@ const AFTER_TIMEOUT: Duration = Duration::from_secs(1);
 /// # drop(slow);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[must_use = "a handler has them when they are given to it"]
+#[must_use = "options have no effect until a handler gets them"]
 pub struct HandlerOptions {
     retries: Option<u32>,
     timeout: Option<Duration>,
@@ -45,17 +45,17 @@ impl HandlerOptions {
         self
     }
 
-    /// Cancels the handler at its next await after this long, which counts as a failure. The
-    /// timeout may exceed `lease.max_hold`: the worker renews the lease meanwhile.
+    /// Sets the run time after which the worker cancels the handler, at its next await, and counts
+    /// a failure. It may exceed `lease.max_hold`: the worker renews the lease meanwhile.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Limits the concurrent items of the handler in this process; at least one.
+    /// Limits the concurrent items of the handler in one worker; at least one.
     ///
     /// Other handlers use the remaining executors. Claimed items that the handler cannot start soon
-    /// are released for a second, without using up a retry.
+    /// are released and due again after a second, without using up a retry.
     pub fn concurrency(mut self, items: u32) -> Self {
         self.concurrency = Some(items.max(1));
         self
@@ -83,7 +83,7 @@ impl HandlerOptions {
     }
 }
 
-/// Maximum number of items of a group that run at once in this process.
+/// Maximum number of items of a group that run at once in one worker.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {

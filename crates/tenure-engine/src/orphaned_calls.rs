@@ -24,8 +24,8 @@ pub(crate) fn spawn(shared: &Arc<Shared>, tasks: &Tasks, orphans: Vec<OrphanedCa
     let shared = Arc::clone(shared);
     tasks.spawn("record", async move {
         let mut wait = RETRY_DELAY;
-        for _ in 1..MAX_TRIES {
-            if write(&shared, &orphans).await {
+        for number in 1..=MAX_TRIES {
+            if write(&shared, &orphans).await || number == MAX_TRIES {
                 break;
             }
             sleep(wait).await;

@@ -20,7 +20,7 @@ impl OutcomeCounter {
             OutcomeKind::Retry => &self.retried,
             OutcomeKind::Dead => &self.dead,
             OutcomeKind::Release => &self.released,
-            // The reaper or an operator ended the lease and counted the item.
+            // The reaper or an operator ended the lease; a worker never settles with these.
             OutcomeKind::Lapsed | OutcomeKind::Buried => return,
         };
         counter.fetch_add(items, Ordering::Relaxed);
@@ -47,6 +47,7 @@ pub struct OutcomeCounts {
     /// Items settled as dead. Items that are dead after too many lapses are not included: the
     /// reaper counts them.
     pub dead: u64,
-    /// Items released without an attempt: not started in time, or postponed by their handler.
+    /// Items released without a result: not started in time, cancelled by a shutdown, or postponed
+    /// by their handler.
     pub released: u64,
 }

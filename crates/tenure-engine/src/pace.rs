@@ -11,7 +11,7 @@ use tokio::time::Instant;
 const POLL_DELAY_MIN: Duration = Duration::from_millis(5);
 const BUSY_DELAY_MAX: Duration = Duration::from_millis(50);
 const IDLE_DELAY_MAX: Duration = Duration::from_secs(1);
-/// A worker counts as busy for this long after its last work.
+/// Time after its last work during which a worker counts as busy.
 const BUSY_FOR: Duration = Duration::from_secs(2);
 const ERROR_DELAY_MIN: Duration = Duration::from_millis(100);
 const ERROR_DELAY_MAX: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ impl Pace {
         self.next_at = now + spread(delay, chance);
     }
 
-    /// Records that claiming is paused; the next poll is soon.
+    /// Delays the next poll by 50 ms, because claiming is paused.
     pub(crate) fn pause(&mut self, now: Instant) {
         self.next_at = now + BUSY_DELAY_MAX;
     }
@@ -120,7 +120,7 @@ impl Speed {
         });
     }
 
-    /// Number of items that `executors` handlers start within `span`; 0 before the first
+    /// Number of items that this many executors start within `span`; 0 before the first
     /// measurement.
     pub(crate) fn within(&self, span: Duration, executors: u32) -> u32 {
         let Some(mean) = self.mean else {
@@ -141,7 +141,7 @@ mod tests {
         let mut now = Instant::now();
         let mut pace = Pace::new(now);
         pace.record_work(now, true);
-        assert_eq!(pace.next_at(), now, "more was there");
+        assert_eq!(pace.next_at(), now, "more items are due");
         pace.record_work(now, false);
         let last_work_at = now;
         while now < last_work_at + BUSY_FOR {
@@ -159,14 +159,14 @@ mod tests {
         assert_eq!(
             pace.next_at() - now,
             IDLE_DELAY_MAX.mul_f64(0.75),
-            "and no faster"
+            "the delay has reached its maximum"
         );
         pace.wake(now);
         assert_eq!(pace.next_at(), now);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_that_does_not_answer_is_polled_less_and_less() {
+    async fn a_store_that_does_not_answer_is_polled_less_and_less_often() {
         let now = Instant::now();
         let mut pace = Pace::new(now);
         let mut last = Duration::ZERO;
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(
             pace.next_at() - now,
             last,
-            "a wake does not hurry a store that is away"
+            "a wake does not shorten the delay after errors"
         );
     }
 

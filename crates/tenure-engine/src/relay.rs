@@ -22,7 +22,7 @@ const REQUESTED_DELAY_MAX: Duration = Duration::from_hours(6);
 /// | the publisher answers | the event is |
 /// |---|---|
 /// | ok | done |
-/// | retry | failed: retried by the retry policy, or when the receiver requested |
+/// | retry | failed: retried by the retry policy, or after the delay that the receiver requested |
 /// | reject | dead |
 /// | away | released with a delay; no failure is counted |
 ///
@@ -295,11 +295,11 @@ mod tests {
             Duration::from_secs(30),
         );
         assert_eq!(*publisher.published.lock().unwrap(), [expected]);
-        assert_eq!(*publisher.probed.lock().unwrap(), 0, "it was never away");
+        assert_eq!(*publisher.probed.lock().unwrap(), 0, "no trial was needed");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_of_the_publisher_is_the_failure_of_the_event() {
+    async fn an_error_of_the_publisher_is_a_failure_of_the_event() {
         let hour = Duration::from_hours(1);
         let (relay, _) = answering([
             PublishError::retry("502"),
@@ -315,11 +315,11 @@ mod tests {
         assert_eq!(again().await, Again::After(hour));
         assert_eq!(again().await, Again::After(REQUESTED_DELAY_MAX));
         assert_eq!(again().await, Again::Never);
-        assert_eq!(relay.readiness(), Readiness::Ready, "it answers");
+        assert_eq!(relay.readiness(), Readiness::Ready, "the publisher answers");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_publisher_that_is_away_costs_no_failure() {
+    async fn an_away_answer_counts_no_failure() {
         let (relay, _) = answering([
             PublishError::away("full"),
             PublishError::away("full").after(Duration::from_secs(9)),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_that_fails_spares_the_event() {
+    async fn after_a_failed_probe_the_event_is_released_unsent() {
         let down = || PublishError::away("down");
         let (relay, publisher) = answering([down(), down(), down()]);
         for _ in 0..3 {
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_trial_whose_hold_is_lost_leaves_the_next_event_to_try() {
+    async fn if_a_trial_loses_its_lease_the_next_event_becomes_the_trial() {
         let down = || PublishError::away("down");
         let (relay, _) = relay_to(Scripted {
             answers: Mutex::new([down(), down(), down()].into()),
@@ -394,10 +394,10 @@ mod tests {
             tokio::pin!(trial);
             tokio::select! {
                 biased;
-                outcome = &mut trial => panic!("it is stuck, and yet {outcome:?}"),
+                outcome = &mut trial => panic!("a stuck trial answered {outcome:?}"),
                 () = std::future::ready(()) => {}
             }
-            assert_ne!(relay.readiness(), Readiness::Ready, "one is on trial");
+            assert_ne!(relay.readiness(), Readiness::Ready, "a trial is under way");
             assert_eq!(handle(&relay, "t").await, Ok(snoozed(500)));
         }
         assert_eq!(relay.readiness(), Readiness::Ready);

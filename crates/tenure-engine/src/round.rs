@@ -7,8 +7,8 @@ use tenure_core::{LeaseTiming, QueueName};
 
 /// Interval, in rounds, of polls for isolated items while the worker is busy.
 const ISOLATED_ROUND: u64 = 8;
-/// Interval for an idle worker. Isolated items have waited for a second or more since their lease
-/// lapsed, so every second round is enough and saves a statement per second.
+/// The same for an idle worker. Isolated items have waited for a second or more since their lease
+/// lapsed, so every second round is enough and saves a statement in the others.
 const IDLE_ISOLATED_ROUND: u64 = 2;
 
 /// Queues with the same lease timing.
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn isolated_items_are_polled_when_idle_and_in_every_eighth_round() {
+    fn isolated_items_are_polled_in_every_second_round_if_idle_otherwise_in_every_eighth() {
         let groups = groups(&[&["a"]]);
         let busy = RoundInput {
             has_isolated_room: true,
@@ -161,16 +161,16 @@ mod tests {
             ..busy
         };
         let mut round = Round::default();
-        assert!(!isolated(&round.next(&groups, idle).unwrap()), "the first");
-        assert!(!isolated(&round.next(&groups, idle).unwrap()), "the second");
+        assert!(!isolated(&round.next(&groups, idle).unwrap()), "round 1");
+        assert!(!isolated(&round.next(&groups, idle).unwrap()), "round 2");
         assert!(isolated(&round.next(&groups, idle).unwrap()));
         assert!(round.is_without_work());
-        assert!(!isolated(&round.next(&groups, idle).unwrap()), "the third");
+        assert!(!isolated(&round.next(&groups, idle).unwrap()), "round 3");
         assert!(!isolated(&round.next(&groups, idle).unwrap()));
         round.record_work();
         assert!(
             !isolated(&round.next(&groups, idle).unwrap()),
-            "work: a new round"
+            "after work, a new round starts without the isolated poll"
         );
         let full = RoundInput {
             has_isolated_room: false,

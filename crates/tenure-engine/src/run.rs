@@ -1,5 +1,5 @@
 //! Runs: items of one key under one lease. The worker works on them in order: the turn of an item
-//! comes when the handler has answered that the previous item is done or dead.
+//! comes when the previous item is answered with done, or with dead under the rule `Skip`.
 //!
 //! Only runs of two or more items are stored; a single item of a key waits for nothing.
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_of_each_key_may_be_started() {
+    fn only_the_first_item_of_each_key_may_be_started() {
         let a = Some("a");
         let items = vec![
             item(1, a),
@@ -180,7 +180,7 @@ mod tests {
         let started: Vec<ItemId> = in_line.iter().map(|item| item.id).collect();
         assert_eq!(started, ids(&[1, 2, 3, 6]));
         assert_eq!(runs.behind(), 2);
-        assert_eq!(runs.of(ItemId::new(3)), None, "it is alone under its key");
+        assert_eq!(runs.of(ItemId::new(3)), None, "the only item of its key");
         assert_eq!(runs.before(ItemId::new(9)), ids(&[1, 4]));
         assert_eq!(runs.after(ItemId::new(1)), ids(&[4, 9]));
         assert!(runs.after(ItemId::new(9)).is_empty());
@@ -213,11 +213,11 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_stopped_has_no_next_one() {
+    fn a_stopped_run_has_no_next_item() {
         let items = (1..5).map(|number| item(number, Some("a"))).collect();
         let (_, mut runs) = Runs::line_up(items);
         runs.stop(ItemId::new(1));
         assert_eq!((runs.next(ItemId::new(1)), runs.behind()), (None, 0));
-        assert_eq!(runs.after(ItemId::new(1)).len(), 3, "it is still known");
+        assert_eq!(runs.after(ItemId::new(1)).len(), 3, "still known");
     }
 }

@@ -190,7 +190,7 @@ impl SettingsWatcher {
     }
 }
 
-/// A sender has its own concurrency, and one term for all claims.
+/// Returns the settings of a sender: its own concurrency and batch, and one term for all claims.
 fn of_deliveries(
     own: &Settings,
     mut settings: Settings,

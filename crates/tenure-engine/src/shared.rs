@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) reaper: Notify,
     /// Wakes tasks that wait for `HeldLeases::is_clear`.
     pub(crate) cleared: Notify,
-    /// Claiming is paused.
+    /// The handler is not ready; stored so that only changes are logged.
     pub(crate) is_claiming_paused: AtomicBool,
     tokens: AtomicU64,
 }
@@ -141,7 +141,7 @@ impl Shared {
             running,
             events,
             error,
-            "lost a hold; its work was cancelled and will not be settled"
+            "lost a lease; its work was cancelled and will not be settled"
         );
         self.claim_loops.notify_one();
         self.cleared.notify_waiters();

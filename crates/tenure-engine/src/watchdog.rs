@@ -40,7 +40,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             warn!(
                 item = %overdue.id,
                 ?max_hold,
-                "cancelled a handler that exceeded the longest hold"
+                "cancelled a handler that exceeded the maximum hold"
             );
             ends.push(end(Arc::clone(&shared), overdue));
         }

@@ -16,18 +16,19 @@ use crate::wait::{POLL, now, until, within};
 
 /// Timeout for the start of a worker.
 const START_MAX: Duration = Duration::from_mins(1);
-/// Timeout for a worker to be in the middle of its work.
+/// Timeout of the search for a worker in the middle of its work.
 const BUSY_MAX: Duration = Duration::from_mins(2);
-/// A worker that was paused for longer is killed, because the pause itself may cost a lease.
+/// Maximum pause for the last check before a kill. After a longer one the worker is killed anyway,
+/// because the pause itself may have cost a lease.
 const PEEK_MAX: Duration = Duration::from_millis(500);
-/// Pause after a worker is resumed, so that it can notice its lost leases.
+/// Time for a resumed worker to notice its lost leases.
 const NOTICE: Duration = Duration::from_secs(2);
 
-/// The command of a start, by its number and the arguments.
+/// Makes the command of a start from its number and the arguments.
 type Start = dyn Fn(u32, &[&str]) -> Command + Send + Sync;
 /// The arguments of a worker.
 const WORK: &[&str] = &["work"];
-/// The name of a worker, once its log shows that it is ready.
+/// Returns the name of a worker once its log shows that it is ready.
 type Ready = dyn Fn(&str) -> Option<String> + Send + Sync;
 /// Returns true while a paused worker blocks all other writers.
 type Blocked = dyn Fn() -> bool + Send + Sync;
@@ -72,8 +73,8 @@ impl Crew {
         }
     }
 
-    /// Sets a check that runs after each pause: a worker paused inside an SQLite transaction blocks
-    /// the only writer, which counts as an outage.
+    /// Sets a check that runs while a worker is paused: inside an SQLite transaction it blocks all
+    /// other writers, which counts as an outage.
     #[must_use]
     pub fn blocked(mut self, blocked: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.blocked = Box::new(blocked);
@@ -229,7 +230,7 @@ impl Crew {
         self.exits.lock().unwrap().clone()
     }
 
-    /// Shuts down all workers; panics unless each exits with success.
+    /// Shuts down all running workers; panics unless each exits with success.
     pub async fn shut_down(&mut self) {
         for seat in std::mem::take(&mut self.seats) {
             let mut process = seat.into_inner();

@@ -1,5 +1,5 @@
 //! The history of a run: pieces of work, their holders over time, their effects, and the faults.
-//! All times come from the machine's clock, which the databases use as well.
+//! All times come from the machine's clock, which the databases use, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use tenure_core::{LapsePolicy, OutcomeKind, State, Timestamp};
 use uuid::Uuid;
 
-/// An effect this soon after a fault counts as its consequence: connections come back one by one,
-/// and requests sent before the fault are answered after it.
+/// A lease that begins this soon after a fault may still be lost because of it: connections come
+/// back one by one, and requests sent before the fault are answered after it.
 pub(crate) const NEAR: Duration = Duration::from_secs(1);
 
 /// The id of a piece of work in the store.
@@ -81,7 +81,7 @@ pub struct Work {
     /// All leases of the work, oldest first.
     pub holds: Vec<Hold>,
     pub judged: Judged,
-    /// Time of the final state, if it is recorded apart from a lease.
+    /// Time of the final state, if it is recorded separately from a lease.
     pub final_at: Option<Timestamp>,
 }
 
@@ -143,7 +143,7 @@ pub enum About {
     Work(Id),
     /// A settle that the worker gave up; the report does not name the work.
     Settle,
-    /// A claim that the worker released unworked; the report does not name the works.
+    /// A claim that the worker released without a result; the report does not name the works.
     Claim,
 }
 
@@ -183,7 +183,7 @@ impl Work {
 }
 
 impl History {
-    /// Outages within this time.
+    /// Outages that overlap this time.
     pub(crate) fn outages(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = &Fault> {
         let outages = self.faults.iter().filter(|f| f.kind == FaultKind::Outage);
         outages.filter(move |fault| fault.meets(from, to))

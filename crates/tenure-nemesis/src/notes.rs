@@ -88,7 +88,7 @@ impl Notes {
             }),
             "end" | "left" | "robbed" => {
                 let mut spans = self.spans.get_mut(&thing).into_iter().flatten();
-                // Only this line ends an interrupted span.
+                // An interrupted span has no such line and stays open.
                 if let Some(open) = spans.rfind(|span| span.to.is_none() && span.who == who) {
                     open.to = Some(at);
                     (open.is_done, open.is_robbed) = (verb == "end", verb == "robbed");
@@ -113,7 +113,8 @@ impl Notes {
             .collect()
     }
 
-    /// The kill of the worker. Its command may survive it and begin a thing after the kill.
+    /// The time at which the worker of a span was killed. The worker's command may survive that and
+    /// begin a thing afterwards.
     fn kill_of(&self, span: &Span) -> Option<Timestamp> {
         let mut kills = self.kills.iter();
         let kill = kills.find(|(process, _)| is_of(&span.who, process));
@@ -154,7 +155,7 @@ impl Notes {
             let next = spans.get(nth + 1).map(|next| next.from);
             let again = next.filter(|_| is_row(name));
             let mut hold = self.hold(id, (fence, span), again, history);
-            // A worker that reports losses had lost its lease when the next one began.
+            // A worker that reports losses had lost its lease when the next span began.
             if self.is_stalled(span) {
                 hold.to = hold.to.min(next.unwrap_or(hold.to));
             }
@@ -180,7 +181,7 @@ impl Notes {
     }
 
     /// Converts a span to a lease, with its effect and the fault that ended it. `again` is the
-    /// start of the next lease if this one did not count.
+    /// start of the next span of a row: a row is done once, so this span did not count.
     fn hold(
         &self,
         id: i64,

@@ -65,7 +65,8 @@ fn loss(holder: &str, fence: i64) -> Loss {
 }
 
 /// Work 1 is done at once. The holder of work 2 is killed, and that of work 3 is paused for three
-/// terms; both works had their effect before. Work 4 meets an outage; its write has no answer.
+/// terms; both lost leases had an effect. Work 4 meets an outage; the producer got no answer to its
+/// write.
 fn sound() -> History {
     let delays = LapsePolicy::default().delays().to_vec();
     let lapsed = |holder, fence, from, to| hold(holder, fence, OutcomeKind::Lapsed, from, to);
@@ -164,7 +165,7 @@ type Change = fn(&mut History);
 macro_rules! planted {
     ($($rule:literal $($more:ident)?: |$h:ident| $change:expr;)*) => {
         /// Changes of a sound history, each with the rule that it breaks; `more` if it breaks other
-        /// rules as well.
+        /// rules, too.
         const PLANTED: &[(&str, &str, Change)] = &[
             $(($rule, concat!($(stringify!($more))?), |$h| { let _done = $change; })),*
         ];
@@ -172,10 +173,10 @@ macro_rules! planted {
 }
 
 planted! {
-    "a confirmed write is there" more: |h| h.works.remove(0);
-    "a confirmed write is there": |h| h.written.insert(101, 9);
-    "a write is there once" more: |h| h.works[3].serial = 101;
-    "nothing is there unwritten": |h| h.unknown.clear();
+    "a confirmed write is stored" more: |h| h.works.remove(0);
+    "a confirmed write is stored": |h| h.written.insert(101, 9);
+    "a write is stored once" more: |h| h.works[3].serial = 101;
+    "only written work is stored": |h| h.unknown.clear();
     "an effect has its work": |h| h.effects.push(effect(9, 1, 1));
     "an effect has its hold": |h| h.effects.push(effect(1, 4, 1));
     "a hold has one effect": |h| h.effects.push(effect(1, 1, 1));
@@ -183,7 +184,7 @@ planted! {
     "attempts are counted": |h| h.effects[2].attempt = Some(1);
     "attempts are counted": |h| h.effects[2].attempt = Some(3);
     "all work ends": |h| h.works[1].state = Some(State::Pending);
-    "death has a reason": |h| {
+    "work dies only by the crash limit": |h| {
         h.works[1].state = Some(State::Dead);
         h.works[1].dead_reason = Some("crash_loop".to_owned());
     };
@@ -210,7 +211,8 @@ planted! {
     "a resumed worker notices": |h| h.losses.clear();
     "fences rise" more: |h| h.works[1].holds[1].fence = 1;
     "one holder at a time": |h| h.works[1].holds[1].from = at(3_400);
-    // Before the end of the first term, and before an end that the store showed.
+    // The lease ended before its first term was over; in the next case, before an end that the
+    // store showed.
     "no lease is cut short": |h| {
         h.until.clear();
         h.works[1].holds[0].to = at(2_900);
@@ -237,7 +239,7 @@ planted! {
         *h = ordered();
         h.works[5].holds[1].to = at(3_950);
     };
-    // A receiver that checks fences accepts this effect out of order as well.
+    // Even a receiver that checks fences accepts this effect out of order.
     "a fenced receiver is in order" more: |h| {
         *h = ordered();
         h.effects.swap(8, 9);
@@ -254,7 +256,8 @@ planted! {
         h.works[6].holds[1] = hold("well", 9, OutcomeKind::Done, 9_000, 9_100);
         h.works[6].key = None;
     };
-    // Notes of two workers at once: at a row, at a row after an orphan, and at a chunk.
+    // Notes of two workers at once: at a row, at a row on which the command of a killed worker
+    // still runs, and at a chunk.
     "one holder at a time" more: |h| *h = noted("begin row-1 o-9/1 15\nleft row-1 o-9/1 16\n", &[]);
     "one holder at a time": |h| *h = noted("begin row-2 o-9/2 20\nleft row-2 o-9/2 22\n", &[]);
     "one holder at a time": |h| *h = noted("begin chunk-a o-9 15\nend chunk-a o-9 17\n", &[]);
@@ -264,15 +267,15 @@ planted! {
     "nothing begins after its end": |h| {
         *h = noted("begin chunk-a hand-1 60\nend chunk-a hand-1 61\n", &[]);
     };
-    // A row without a worker, a row left to an orphan, a row that is final twice, a row that comes
-    // back.
+    // A row without a worker, a row done only by the command of a killed worker, a row with two
+    // final states, and a row whose final state disappears.
     "done work has its effect" more: |h| *h = noted("", &[("row-4", Some("completed"))]);
     "done work has its effect" more: |h| {
         let orphan = "begin row-5 ours-2/5 10\nend row-5 ours-2/5 30\n";
         *h = noted(orphan, &[("row-5", Some("completed"))]);
     };
-    "an end stays as it is": |h| *h = noted("", &[("row-2", Some("failed"))]);
-    "an end stays as it is": |h| *h = noted("", &[("row-3", None)]);
+    "a final state never changes": |h| *h = noted("", &[("row-2", Some("failed"))]);
+    "a final state never changes": |h| *h = noted("", &[("row-3", None)]);
 }
 
 /// A recovery that took too long.
@@ -281,7 +284,7 @@ fn late(h: &mut History) {
     h.works[1].holds[1].to = at(7_100);
 }
 
-/// A receiver that refused the first attempt, which the history does not show.
+/// Makes the receiver refuse the first attempt, without a record of the refusal.
 fn refused(h: &mut History) {
     let done = hold("well", 5, OutcomeKind::Done, 200, 300);
     h.works[0].holds = vec![hold("well", 4, OutcomeKind::Retry, 0, 100), done];
@@ -349,7 +352,7 @@ fn every_planted_violation_is_noticed() {
 }
 
 #[test]
-fn every_rule_can_fail_and_stands_for_a_promise() {
+fn every_rule_has_a_planted_violation_and_a_promise() {
     for rule in RULES {
         let is_planted = PLANTED.iter().any(|(name, ..)| *name == rule.name);
         assert!(is_planted, "nothing is planted for {:?}", rule.name);

@@ -104,7 +104,7 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// True if the process exited with success; `None` while it runs.
+    /// Returns true if the process exited with success; `None` while it runs.
     pub fn succeeded(&mut self) -> Option<bool> {
         let status = self.child.try_wait().unwrap()?;
         Some(status.success())

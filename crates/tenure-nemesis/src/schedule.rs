@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::crew::Crew;
 
-/// Kills by default; `TENURE_TEST_CRASH_KILLS` overrides it.
+/// Number of kills by default; `TENURE_TEST_CRASH_KILLS` overrides it.
 const KILLS: usize = 5;
 /// Kills of workers for each pause.
 const KILLS_PER_PAUSE: usize = 4;
@@ -41,7 +41,8 @@ impl Schedule {
     }
 
     /// Injects all faults, the kinds concurrently. A pause lasts for `pause`. Every other kill hits
-    /// a worker for which `is_busy` is true; it gets the number of the kill.
+    /// a worker for which `is_busy` is true; its arguments are the worker's name and the number of
+    /// the kill.
     pub async fn run(
         self,
         crew: &Crew,

@@ -11,7 +11,7 @@ pub const POLL: Duration = Duration::from_millis(20);
 /// Timeout of [`until`].
 const UNTIL_MAX: Duration = Duration::from_mins(2);
 
-/// The current time by the machine's clock, which the databases use as well.
+/// The current time by the machine's clock, which the databases use, too.
 pub fn now() -> Timestamp {
     SystemClock.now()
 }

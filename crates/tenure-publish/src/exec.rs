@@ -111,7 +111,7 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// Runs `command` for each event, for as long as its lease lasts.
+    /// Runs `command` for each event, at most until the lease of the event is nearly over.
     pub fn new(command: impl Into<String>) -> Self {
         Self {
             shell: "sh".to_owned(),
@@ -259,7 +259,7 @@ impl fmt::Debug for Exec {
 }
 
 impl Publisher for Exec {
-    /// Kills the command and the processes it started when dropped.
+    /// Dropping the future kills the command and the processes it started.
     fn publish<'a>(&'a self, publication: &'a Publication<'a>) -> Publishing<'a> {
         Box::pin(self.run(publication))
     }

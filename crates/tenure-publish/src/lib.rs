@@ -1,4 +1,4 @@
-//! Publishers of Tenure: they take an event from the outbox to its receiver.
+//! Publishers of Tenure: they send events to their receivers.
 //!
 //! Only this crate runs commands and opens connections to the outside. Its publishers implement the
 //! port of `tenure-core`. They claim nothing, settle nothing and do not decide on retries; they
@@ -6,7 +6,7 @@
 //!
 //! | publisher | sends an event as | done when |
 //! |---|---|---|
-//! | [`Lines`] | a line of JSON in a file or on standard output | the line is synced or written |
+//! | [`Lines`] | a line of JSON in a file or on standard output | the line is written and, in a file, synced |
 //! | [`Exec`] | the input of your command | the command exits with code 0 |
 //!
 //! Deliveries to endpoints go out through [`webhook`], which implements another port: it makes the

@@ -66,7 +66,8 @@ impl Lines {
     /// Writes to the standard output.
     ///
     /// # Errors
-    /// The handle of the standard output could not be duplicated, or the thread not be started.
+    /// The handle of the standard output could not be duplicated, or the thread could not be
+    /// started.
     pub fn stdout() -> io::Result<Self> {
         // Bypasses the buffer of the standard library, which reports success for a closed output.
         let handle = io::stdout().as_fd().try_clone_to_owned()?;
@@ -259,8 +260,8 @@ fn append_to_path(path: &Path, bytes: &[u8]) -> io::Result<Written> {
     if !file.metadata()?.is_file() {
         return Ok(write_after(&file, bytes, false, write_through));
     }
-    // The lock prevents that an unfinished line of another process looks incomplete. If the file
-    // cannot be locked, the worst result is an empty line, because each write is one call.
+    // Without the lock, a line that another process is still writing would look incomplete. If the
+    // file cannot be locked, the worst result is an empty line, because each write is one call.
     if let Err(cause) = file.lock() {
         tracing::debug!(cause = %cause, "could not lock the file of lines");
     }
@@ -288,7 +289,7 @@ fn open(path: &Path) -> io::Result<File> {
         Ok(_) => options.open(path),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
             let file = options.create(true).read(true).open(path)?;
-            // Sync the folder, so that the name survives a crash as well.
+            // Sync the folder, so that the name survives a crash, too.
             let folder = path
                 .parent()
                 .filter(|folder| !folder.as_os_str().is_empty());
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_lines_share_one_write_without_those_given_up() {
+    fn waiting_lines_share_one_write_and_abandoned_ones_are_left_out() {
         let (waiting, mut lines) = mpsc::channel(WAITING_MAX);
         let ((first, _first), (second, gone), (third, _third)) =
             (line("1\n"), line("22\n"), line("333\n"));
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_output_without_a_reader_or_space_takes_nothing() {
+    async fn an_output_without_a_reader_or_without_space_is_away() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let broken = output(OwnedFd::from(writer));
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_break_ends_an_incomplete_line_and_is_not_counted() {
+    fn a_line_break_ends_an_incomplete_line_and_is_not_counted() {
         let (mut reader, writer) = io::pipe().unwrap();
         let file = File::from(OwnedFd::from(writer));
         let (written, stopped) = append_to_output(&file, b"1\n", true).unwrap();

@@ -1,4 +1,4 @@
-//! `/health/live`: the process answers. `/health/ready`: the process does its work.
+//! `/health/live`: the process answers. `/health/ready`: the process can do its work.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tenure_core::store::Store;
 use crate::sampled::{SAMPLE_TIMEOUT, Sample, Sampled};
 use crate::wire::{self, Check, Live, Ready};
 
-/// Maximum age of a reused store check, because several probes may come at once.
+/// Maximum age of a store check that is used again, because several probes may come at once.
 const STORE_CHECK_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Result of one readiness check.

@@ -1,6 +1,7 @@
 //! HTTP interface of Tenure: a router that you can mount in your own program, and the loop that
-//! serves it. Only this crate knows HTTP status codes and JSON shapes. It reaches the store through
-//! the ports of `tenure-core`, and the rest of the program through the closures of [`Ports`].
+//! serves it. This crate chooses the status codes and JSON shapes of Tenure's responses. It reaches
+//! the store through the ports of `tenure-core`, and the rest of the program through the closures
+//! of [`Ports`].
 //!
 //! | route | answers |
 //! |---|---|
@@ -41,7 +42,7 @@ use metrics::Metrics;
 
 /// Limit of a request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// Limit for answering a request.
+/// Time limit for the response to a request.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Parts of the program that the server needs.
@@ -123,7 +124,7 @@ pub fn router(ports: Ports) -> Router {
     with_limits(routes)
 }
 
-/// Applies the limits of every route, and one error format.
+/// Applies the same limits and the same error format to every route.
 fn with_limits(routes: Router) -> Router {
     routes
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))

@@ -49,7 +49,7 @@ impl Metrics {
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Figures").finish_non_exhaustive()
+        f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_cannot_end_early() {
+    fn quotes_backslashes_and_line_breaks_in_labels_are_escaped() {
         assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
     }
 }

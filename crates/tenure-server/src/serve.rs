@@ -19,14 +19,14 @@ use crate::REQUEST_TIME_MAX;
 /// A connection being served.
 type Connection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
 
-/// Limit for reading the head of a request.
+/// Time limit for reading the head of a request.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// Limit of open connections; further ones wait in the accept queue.
 const CONNECTIONS_MAX: usize = 512;
 /// Time after which a connection takes no new requests, so that clients which never read their
 /// responses cannot occupy all connections.
 const CONNECTION_TIME_MAX: Duration = Duration::from_mins(1);
-/// Limit for open requests after the start of the shutdown.
+/// Time limit for open requests after the start of the shutdown.
 const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
 /// Delay after a failed accept, so that another connection can close first.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);

@@ -12,11 +12,11 @@ use crate::wire::{JobStats, Stats};
 pub(crate) async fn stats(State(store): State<Arc<dyn Store>>) -> Result<Json<Stats>, Problem> {
     let counts = store.count(None).await?;
     let queues = store.queues().await?;
-    // Names are read only if deliveries wait.
+    // The names of endpoints are needed only if deliveries wait.
     let endpoints = if counts.deliveries.endpoints.is_empty() {
         Vec::new()
     } else {
-        // Including removed endpoints: their queued deliveries wait until a sender buries them.
+        // Including removed endpoints: their deliveries wait until a sender settles them as dead.
         store.webhooks().all_endpoints().await?
     };
     let mut stats = Stats::new(&counts, &queues, &endpoints);

@@ -39,7 +39,7 @@ pub struct JobStats {
     pub due: u64,
     /// Claimable later.
     pub delayed: u64,
-    /// Held under a lease.
+    /// Held under a live lease.
     pub running: u64,
     /// Past their term; the next claim ends the lapsed leases.
     pub lapsed: u64,
@@ -78,7 +78,7 @@ pub struct DeliveryStats {
     pub delivered: u64,
     /// Settled for good without success.
     pub dead: u64,
-    /// Endpoints with waiting deliveries, the longest backlog first.
+    /// Endpoints with waiting deliveries, those with the most first.
     pub endpoints: Vec<EndpointStats>,
 }
 
@@ -169,10 +169,10 @@ impl DeliveryStats {
             .into_iter()
             .filter_map(|endpoint| Some((endpoint, *by_number.get(&endpoint.number)?)))
             .collect();
-        // Equal backlogs are ordered by id, so that the order is stable.
+        // Endpoints with equal counts are ordered by id, so that the order is stable.
         lanes.sort_by_key(|(endpoint, lane)| (Reverse(waits(lane)), &endpoint.id));
         Self {
-            // Includes endpoints that were added after the endpoints were read.
+            // Also counts the deliveries of endpoints that are not in `endpoints`.
             pending: counts.endpoints.iter().map(|(_, lane)| waits(lane)).sum(),
             claimed: counts.claimed,
             lapsed: counts.lapsed,
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_backlog_is_first_and_every_backlog_is_counted() {
+    fn the_endpoint_with_the_most_waiting_deliveries_is_first_and_unnamed_ones_count() {
         let lane = |due, delayed, behind| QueueCounts {
             due,
             delayed,

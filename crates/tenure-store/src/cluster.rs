@@ -54,7 +54,7 @@ pub(crate) fn from_millis(millis: i64) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
 
-/// A version as the databases store it. No version that is too large was ever issued.
+/// A version as the databases store it. A larger version was never issued, so it matches no row.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn stored_version(version: u64) -> i64 {
     i64::try_from(version).unwrap_or(i64::MAX)
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_never_kept_shorter_than_it_is() {
+    fn a_span_is_rounded_up_to_milliseconds() {
         for (span, kept) in [
             (Duration::ZERO, 0),
             (Duration::from_nanos(1), 1),

@@ -77,7 +77,8 @@ pub(crate) fn postgres(text: &str, event: &Event) -> Result<EnqueueStatement, St
 #[cfg(feature = "sqlite")]
 pub(crate) fn sqlite(text: &str, event: &Event) -> Result<EnqueueStatement, StoreError> {
     if event.dedupe().is_some() {
-        let expected = "none: on SQLite a dedupe key takes a connection of rusqlite";
+        let expected =
+            "none: on SQLite, enqueue an event with a dedupe key on a rusqlite connection";
         return Err(refused("dedupe key", "set", expected));
     }
     let event_id = event.event_id().unwrap_or_else(Uuid::now_v7);

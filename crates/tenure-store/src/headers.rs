@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_strangers_headers_are_read_as_text() {
+    fn headers_of_another_program_are_read_as_text() {
         let read = read_headers(Some(r#"{"a": "x", "b": 7, "c": null}"#));
         let texts: Vec<&str> = read.values().map(String::as_str).collect();
         assert_eq!(texts, ["x", "7", "null"]);

@@ -23,7 +23,7 @@ use crate::rows::hold_of;
 #[cfg(feature = "postgres")]
 pub(crate) const CLAIM_ROUNDS: u32 = 3;
 
-/// Maximum settled jobs of each kind deleted in one round; each may have many chunks.
+/// Maximum completed and maximum failed jobs deleted in one round; each may have many chunks.
 pub(crate) const PRUNED_MAX: u32 = 100;
 
 /// The table of jobs as a lease table; its rows have a kind.
@@ -199,10 +199,10 @@ pub(crate) fn matrix_of(verb: &'static str, name: &str) -> Result<MatrixName, St
 
 fn unreadable(verb: &'static str, problem: &Invalid) -> StoreError {
     StoreError::new(verb, StoreErrorKind::Corrupt, problem.to_string())
-        .with_hint("a row that was written by hand has a name that is none: set it right")
+        .with_hint("a row that another program wrote has an invalid name: correct it")
 }
 
-/// Name of a state in the lists of jobs.
+/// Name of a state in the filter of `page.sql`.
 pub(crate) fn state_word(state: SyncState) -> &'static str {
     if state == SyncState::Lapsed {
         return "LAPSED";
@@ -215,7 +215,7 @@ pub(crate) fn unsigned(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-/// A count to store. Larger values were refused before.
+/// A count to store. Larger values were rejected before.
 pub(crate) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -228,7 +228,7 @@ pub(crate) fn check_jobs(jobs: &[NewJob]) -> Result<(), StoreError> {
 
 /// Error for a second retry of the same job.
 pub(crate) fn repeated() -> StoreError {
-    let message = "another job repeats the same one already";
+    let message = "another job is already a retry of the same job";
     StoreError::new("enqueue jobs", StoreErrorKind::Invalid, message)
         .with_hint("a job has one retry at most: retry that one")
 }

@@ -3,10 +3,10 @@
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use std::time::Duration;
 
-/// Maximum lapsed leases (rows, in a lease table) that a claim below its limit ends.
+/// Maximum lapsed leases (rows, in a lease table) that one reap within a claim ends.
 pub(crate) const INLINE_REAP_LIMIT: u32 = 100;
 
-/// Longest span that a statement takes; longer ones are truncated.
+/// Longest span in a statement, about 1000 years; longer ones are cut to it.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 const SPAN_MAX: Duration = Duration::from_hours(24 * 366 * 1000);
 

@@ -7,7 +7,7 @@ use tenure_core::store::{StoreError, StoreErrorKind};
 pub(crate) fn unknown_queue(verb: &'static str, queue: &QueueName) -> StoreError {
     let problem = format!("there is no queue {queue}");
     StoreError::new(verb, StoreErrorKind::Invalid, problem).with_hint(format!(
-        "add it: tenure queues add {queue}; `tenure queues` lists those there are"
+        "add it: tenure queues add {queue}; `tenure queues` lists the existing ones"
     ))
 }
 
@@ -15,5 +15,5 @@ pub(crate) fn unknown_queue(verb: &'static str, queue: &QueueName) -> StoreError
 pub(crate) fn used_before(verb: &'static str) -> StoreError {
     let problem = "the token was used before";
     StoreError::new(verb, StoreErrorKind::Conflict, problem)
-        .with_hint("release by it, then claim with a new one")
+        .with_hint("release the lease by this token, then claim with a new token")
 }

@@ -96,7 +96,7 @@ impl Opened {
 pub type Companion = (Arc<dyn Store>, Arc<dyn Rows>);
 
 impl Opened {
-    /// Like [`Opened::companion`], with these rows through the same connections.
+    /// Like [`Opened::companion`]; also returns these rows, on the same connections.
     ///
     /// # Errors
     /// The description of the table is not valid.
@@ -147,7 +147,7 @@ impl<'a> Address<'a> {
             _ => Err(StoreError::new(
                 verb,
                 StoreErrorKind::Invalid,
-                "the address names no database",
+                "the address is not that of a database",
             )
             .with_hint("expected sqlite://FILE, postgres://USER@HOST/DATABASE or memory:")),
         }
@@ -158,8 +158,8 @@ impl<'a> Address<'a> {
 /// have been migrated.
 ///
 /// # Errors
-/// The address is not valid, the database cannot be reached or has another version, or this program
-/// was built without it.
+/// The address is not valid, the database cannot be reached or has another version, or its feature
+/// is off.
 pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError> {
     match Address::parse("open", url)? {
         Address::Memory => {
@@ -183,8 +183,8 @@ pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreE
     }
 }
 
-/// Returns whether [`open`] would leave the tables unchanged. `open` migrates an SQLite file, which
-/// a read-only command must not do.
+/// Returns false if [`open`] would migrate an existing SQLite file, which a read-only command must
+/// not do.
 ///
 /// # Errors
 /// The address is not valid, or the file cannot be read.
@@ -199,7 +199,7 @@ pub fn is_migrated(url: &str) -> Result<bool, StoreError> {
 /// The SQL that [`migrate`] would run on an empty database, for an administrator to apply.
 ///
 /// # Errors
-/// The address is not valid, or this program was built without that database.
+/// The address is not valid, or the feature of that database is off.
 pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     match Address::parse("migrate", url)? {
         Address::Memory => Ok(String::new()),

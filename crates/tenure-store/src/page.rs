@@ -5,12 +5,12 @@ use tenure_core::ItemId;
 use tenure_core::Record;
 use tenure_core::store::Filter;
 
-/// Maximum number of items of a page for a requested number.
+/// Caps the requested size of a page at [`Filter::PAGE_MAX`].
 pub(crate) fn page_limit(asked: u32) -> u32 {
     asked.min(Filter::PAGE_MAX)
 }
 
-/// The ids of a page, and the start of the next one.
+/// The ids of a page; and the last of them, if there is a next page.
 pub(crate) fn cut(mut ids: Vec<ItemId>, limit: u32) -> (Vec<ItemId>, Option<ItemId>) {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = ids.len() > limit;

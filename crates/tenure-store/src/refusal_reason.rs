@@ -1,12 +1,12 @@
-//! Reasons of refusals: the store reads the items again that a statement did not change; their
-//! positions give the answers of settle, replay and bury.
+//! Reasons of refusals: the store reads again the items that a statement did not change; their
+//! states give the answers of settle, replay and bury.
 
 use std::collections::{HashMap, HashSet};
 
 use tenure_core::store::{Settle, StoreError, StoreErrorKind};
 use tenure_core::{Guarded, ItemId, Outcome, OutcomeKind, Refusal, State, refusal_of};
 
-/// Position of an item, read after a statement did not change it.
+/// State of an item, read after a statement that did not change it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ItemPosition {
     pub(crate) state: State,
@@ -16,7 +16,7 @@ pub(crate) struct ItemPosition {
     pub(crate) last_outcome: Option<OutcomeKind>,
 }
 
-/// Positions by id; a missing id does not exist.
+/// States by id; a missing item does not exist.
 pub(crate) type ItemPositions = HashMap<ItemId, ItemPosition>;
 
 impl ItemPosition {
@@ -94,5 +94,5 @@ pub(crate) fn bury_refusal(
     let problem = "the item was changed at the same time";
     Err(StoreError::new("bury", StoreErrorKind::Conflict, problem)
         .with_item(id)
-        .with_hint("ask again"))
+        .with_hint("try again"))
 }

@@ -85,8 +85,8 @@ impl Names {
         self.filled.insert(hole, name.as_str().to_owned());
     }
 
-    /// Conditions of the states: `is_…` and `state` refer to a row `t`, `bare_…` to columns without
-    /// a prefix; and the words written into a status.
+    /// Adds the conditions of the states (`is_…` and `state` refer to a row `t`, `bare_…` to
+    /// columns without a prefix) and the words of the status column.
     fn states(&mut self, table: &LeaseTable) {
         let [pending, claimed, done, dead] = State::ALL.map(|state| conditions(table, state, "t."));
         self.filled.insert("is_pending", pending);
@@ -154,7 +154,7 @@ impl Names {
             let name = self
                 .filled
                 .get(hole)
-                .ok_or_else(|| broken(file, &format!("nothing fills the hole {hole:?}")))?;
+                .ok_or_else(|| broken(file, &format!("unknown placeholder {hole:?}")))?;
             out.push_str(before);
             out.push_str(name);
             rest = after;

@@ -85,8 +85,8 @@ pub(crate) fn changed_hint(table: &LeaseTable) -> Option<String> {
     let name = &table.name;
     (!name.as_str().starts_with("tenure_")).then(|| {
         format!(
-            "`tenure adopt {name}` again adds what an adopted table has lost, `tenure adopt \
-             {name} --undo` gives it back"
+            "run `tenure adopt {name}` again to add the missing columns, or `tenure adopt {name} \
+             --undo` to undo the adoption"
         )
     })
 }
@@ -101,14 +101,17 @@ pub(crate) fn state_of(
     found: Option<&str>,
 ) -> Result<State, StoreError> {
     found.and_then(State::parse).ok_or_else(|| {
-        let problem = format!("the table {} holds a row that is in no state", table.name);
+        let problem = format!(
+            "the table {} has a row whose columns match no state",
+            table.name
+        );
         let mut words: Vec<&str> = State::ALL
             .into_iter()
             .filter_map(|state| table.states.word(state))
             .collect();
         words.dedup();
         StoreError::new(verb, StoreErrorKind::Corrupt, problem).with_hint(format!(
-            "look for a status that is none of {}, and set it right",
+            "find a status other than {}, and correct it",
             words.join(", ")
         ))
     })
@@ -132,7 +135,7 @@ pub(crate) fn hold_of(
     }
 }
 
-/// Result of a reap, with the error of the last row that the table refused to change.
+/// Result of a reap, with the error of the last row that the table rejected.
 #[derive(Debug, Default)]
 pub(crate) struct ReapedRows {
     pub(crate) rows: Vec<Reaped>,
@@ -140,7 +143,7 @@ pub(crate) struct ReapedRows {
 }
 
 impl ReapedRows {
-    /// The answer: a refused row is an error only if the reap ended no other row.
+    /// Returns the reaped rows; a rejected row is an error only if the reap ended no other row.
     pub(crate) fn told(self) -> Result<Vec<Reaped>, StoreError> {
         match self.failed {
             Some(error) if self.rows.is_empty() => Err(error),

@@ -23,12 +23,12 @@ const WORKERS: usize = 3;
 /// Offsets per batch.
 const BATCH: i64 = 20;
 const BATCHES: i64 = 2;
-/// Delay of a retry by the number of failures, counted from the first acquisition.
+/// Delays of retries by number of failures; each counts from the first acquisition of the offset.
 const LADDER: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(40)];
 /// Interval between two searches for lost hints.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Customer of an offset, as the log would say.
+/// Customer of an offset; a real log would contain it.
 fn customer(offset: i64) -> &'static str {
     let number = usize::try_from(offset * 3 % 5).unwrap_or(0);
     CUSTOMERS.get(number % CUSTOMERS.len()).unwrap_or(&"ada")
@@ -52,7 +52,7 @@ fn handle(offset: i64, retry_count: u32) -> bool {
     offset != 13 && (offset % 7 != 3 || retry_count > 0)
 }
 
-/// A worker: does the work and reports the result. It holds no lock meanwhile.
+/// A worker: does the work and reports the result. It holds no lock while it works.
 fn work(lease: &WorkLease, given: &Receiver<Work>, news: &SyncSender<News>) {
     while let Ok(work) = given.recv() {
         let retries = lease.reservation(work.domain).map(|held| held.retry_count);
@@ -71,7 +71,7 @@ struct Orchestrator<'a> {
     later: VecDeque<(Timestamp, Work)>,
     /// Offsets that have ended, for the commit.
     ended: Offsets,
-    /// The same per customer, in the order of their ends.
+    /// The same per customer, in the order in which they ended.
     order: BTreeMap<&'static str, Vec<i64>>,
     given_up: Vec<i64>,
     hints_to_lose: u32,
@@ -108,7 +108,7 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
             hints_to_lose: 1,
             found: 0,
         };
-        // At the start: the previous process may have lost a hint.
+        // With a stored work lease, this finds the lost hints of a previous process.
         orchestrator.look()?;
         for batch in 0..BATCHES {
             orchestrator.read(batch * BATCH..(batch + 1) * BATCH, &heard)?;
@@ -127,7 +127,7 @@ impl Orchestrator<'_> {
         let mut acquired = Vec::new();
         for offset in batch.clone() {
             let domain = customer(offset);
-            // Not `try_acquire`: while a hint is on its way, it would refuse a new offset.
+            // Not `try_acquire`, which refuses a new offset while a hint is on its way.
             let answer = self.lease.submit(domain, offset)?;
             acquired.push((domain, offset, answer));
         }

@@ -1,7 +1,7 @@
 //! A long import that continues after a kill: it reads a CSV file in chunks, and commits the rows
 //! of a chunk together with its checkpoint. Run it with `cargo run -p tenure --example
-//! resumable_import`, end it with ctrl-c or `kill -9`, and run it again. It needs no installation:
-//! its rows are in an SQLite file.
+//! resumable_import`, end it with ctrl-c or `kill -9`, and run it again. It needs no server: its
+//! rows are in an SQLite file.
 
 use std::error::Error;
 use std::io::Write;
@@ -12,7 +12,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use tenure::job::{ChunkAnswer, HeldJob, JobFilter, JobId, MatrixName, NewJob, SyncState};
 use tenure::{Failure, Outcome, Tenure, Term};
 
-/// Chunks of the file, and lines of a chunk.
+/// Number of chunks in the file, and of lines in a chunk.
 pub(crate) const CHUNKS: u32 = 60;
 pub(crate) const LINES: u32 = 500;
 

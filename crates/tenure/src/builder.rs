@@ -58,7 +58,7 @@ impl TenureBuilder {
         self
     }
 
-    /// Sets the configuration. With a pool, only its schema applies.
+    /// Sets the configuration. With [`pool`](Self::pool), only its field `schema` is used.
     pub fn config(mut self, config: StoreConfig) -> Self {
         self.config = config;
         self
@@ -71,7 +71,7 @@ impl TenureBuilder {
         self
     }
 
-    /// Sets a worker id that was created before; the name is then ignored.
+    /// Sets the whole worker id, such as one from [`new_worker_id`]; the name is then ignored.
     pub fn worker_id(mut self, worker: WorkerId) -> Self {
         self.worker = Some(worker);
         self
@@ -80,7 +80,7 @@ impl TenureBuilder {
     /// Opens the store.
     ///
     /// # Errors
-    /// The URL and the pool are both missing or both set; otherwise as [`Tenure::open`].
+    /// As [`Tenure::open_with`], or the URL and the pool are both missing or both set.
     pub async fn open(self) -> Result<Tenure, StoreError> {
         let invalid = |problem| StoreError::invalid("open", &problem);
         let worker = match self.worker {

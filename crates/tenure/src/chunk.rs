@@ -18,13 +18,13 @@ use crate::held_job::{HoldError, accepted};
 use crate::jobs::job_port;
 use crate::tenure::Tenure;
 
-/// Delays before a chunk that another worker holds is claimed again: the first, and the longest.
+/// First and longest delay between two claims of a chunk that another worker holds.
 const AGAIN_SOONEST: Duration = Duration::from_millis(100);
 const AGAIN_LATEST: Duration = Duration::from_secs(5);
-/// Timeout of a stopping worker for releasing its chunks.
+/// Maximum time that a stopping worker waits for the release of its chunks.
 const RETURN: Duration = Duration::from_secs(2);
 
-/// Renews the leases of held chunks: in the running worker on jobs, otherwise on a thread.
+/// Renews the leases of held chunks: in the worker on jobs if one runs, otherwise on a thread.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkHome {
     keeper: Arc<ChunkRenewer>,
@@ -55,7 +55,7 @@ impl ChunkHome {
         Returning(Arc::clone(&self.returning))
     }
 
-    /// Waits until dropped chunks are released, up to a timeout; the rest lapses.
+    /// Waits until dropped chunks are released, at most `RETURN`; the leases of others lapse.
     pub(crate) async fn cleared(&self) {
         let mut returning = self.returning.subscribe();
         let cleared = returning.wait_for(|chunks| *chunks == 0);
@@ -72,7 +72,7 @@ impl ChunkHome {
         if thread.is_none() {
             let started = self.keeper.run_on_thread(tenure.companion());
             *thread = Some(started.map_err(|error| {
-                let message = "the thread that keeps chunks could not be started";
+                let message = "the thread that renews chunks could not be started";
                 StoreError::new("chunk", StoreErrorKind::Unavailable, message).with_cause(error)
             })?);
         }
@@ -80,7 +80,7 @@ impl ChunkHome {
     }
 }
 
-/// Context of a claim of chunks: worker, matrix and job.
+/// The worker, the matrix and the job for which chunks are claimed.
 pub(crate) struct Workplace {
     pub(crate) tenure: Tenure,
     pub(crate) home: Arc<ChunkHome>,
@@ -94,7 +94,7 @@ impl Workplace {
         self.job.as_ref().map(|(hold, _)| hold.clone())
     }
 
-    /// Waits until the hold on the job is over; never returns without a job.
+    /// Waits until the hold on the job is over; without a job, waits forever.
     async fn cancelled(&self) {
         match &self.job {
             Some((_, cx)) => cx.cancelled().await,
@@ -103,7 +103,8 @@ impl Workplace {
     }
 }
 
-/// Request for a chunk, created by `chunk(…)` of a job or a matrix.
+/// Request for a chunk, created by [`HeldJob::chunk`](crate::job::HeldJob::chunk) or
+/// [`Matrix::chunk`](crate::job::Matrix::chunk).
 #[must_use = "nothing is claimed before `claim` or `wait`"]
 pub struct ChunkAsk {
     place: Arc<Workplace>,
@@ -172,7 +173,8 @@ impl ChunkAsk {
             job: place.hold(),
             now: None,
         };
-        // Released if this is dropped or fails before the answer is known.
+        // Releases the chunk if this future is dropped, or if the claim may have succeeded although
+        // its answer is lost.
         let mut loose = Loose {
             place: Arc::clone(place),
             key,
@@ -213,13 +215,13 @@ impl fmt::Debug for ChunkAsk {
 
 /// Answer to the request for a chunk.
 #[derive(Debug)]
-#[must_use = "a chunk that is dropped is given back"]
+#[must_use = "a chunk that is dropped is released"]
 pub enum ChunkAnswer {
     /// The caller holds it now.
     Claimed(HeldChunk),
-    /// It is done: recently enough, or for good.
+    /// It is completed, or was synced within [`ChunkAsk::fresh_for`].
     Done {
-        /// Time at which it was done.
+        /// Time at which it was completed or synced.
         at: Timestamp,
     },
     /// Another worker holds it.
@@ -233,7 +235,7 @@ pub enum ChunkAnswer {
     Failed,
 }
 
-/// A claim that is released on drop.
+/// A claim; while `is_open`, dropping it releases the chunk.
 struct Loose {
     place: Arc<Workplace>,
     key: ChunkKey,
@@ -242,7 +244,7 @@ struct Loose {
 }
 
 impl Drop for Loose {
-    /// Without a runtime nothing can be written, and the lease lapses.
+    /// Without a Tokio runtime nothing can be written, and the lease lapses.
     fn drop(&mut self) {
         if !self.is_open {
             return;
@@ -293,7 +295,7 @@ impl Drop for Loose {
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a chunk that is dropped is given back"]
+#[must_use = "a chunk that is dropped is released"]
 pub struct HeldChunk {
     chunk: Chunk,
     kept: RenewedChunk,
@@ -339,7 +341,7 @@ impl HeldChunk {
     /// Runs `work`, and drops it when the hold is over.
     ///
     /// # Errors
-    /// The hold ended before the work.
+    /// The hold ended before `work` did.
     pub async fn during<T>(&self, work: impl Future<Output = T>) -> Result<T, HoldError> {
         tokio::select! {
             biased;
@@ -423,8 +425,8 @@ impl HeldChunk {
         self.end(ChunkEnd::Released).await
     }
 
-    /// The end of the chunk, for the caller's transaction to write. The hold lasts until the
-    /// commit; if the transaction never commits, the drop releases it.
+    /// Returns the end of the chunk, which the caller's transaction writes. The hold lasts until
+    /// the commit; if the transaction never commits, dropping the chunk releases it.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn end_in_transaction(&self, how: ChunkEnd) -> (&Tenure, EndChunk) {
         self.kept.ends();
@@ -466,7 +468,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_stop_waits_for_what_is_being_given_back() {
+    async fn a_stop_waits_for_chunks_that_are_being_released() {
         let home = ChunkHome::default();
         home.cleared().await;
         let returning = home.begin_return();

@@ -1,14 +1,14 @@
-//! Claims of `Tenure::claim` and `Table::claim`: isolated items in turn, and recovery from a lost
-//! answer.
+//! The claims of `Tenure::claim` and `Table::claim`: they take poison items in turn with all
+//! others, and release the items of a claim whose answer is lost.
 
 use tenure_core::Held;
 use tenure_core::store::{Claim, Isolation, LeaseStore, Rest, Settle, StoreError};
 
-/// One claim in this many asks first for an isolated item.
+/// One in this many claims asks for a poison item first.
 const ALONE_TURN: u64 = 8;
 
-/// Claims for the `turn`-th time. Isolated items are claimed when nothing else is available, and
-/// sometimes first, so that a busy queue does not starve them.
+/// Claims items; `turn` counts the claims of the caller. Poison items are claimed when nothing else
+/// is available, and in every eighth turn first, so that a busy queue does not starve them.
 pub(crate) async fn in_turn(
     store: &dyn LeaseStore,
     turn: u64,
@@ -31,7 +31,7 @@ pub(crate) async fn in_turn(
     Ok(None)
 }
 
-/// Claims. If the claim failed but may have taken effect, releases its items by the token;
+/// Claims once. If the claim failed but may have taken effect, releases its items by the token;
 /// otherwise they would stay held until the lease lapses.
 async fn once(store: &dyn LeaseStore, ask: &Claim) -> Result<Option<Held>, StoreError> {
     let answer = store.claim(ask).await;
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_whose_answer_was_lost_is_given_back() {
+    async fn a_claim_whose_answer_was_lost_is_released() {
         let store = Forgetful(MemoryStore::new(Arc::new(SystemClock)));
         let event = Event::new("order.paid", &7).unwrap();
         store.0.enqueue(&[event]).await.unwrap();

@@ -19,8 +19,8 @@ impl Tenure {
     ///
     /// | connection | returns |
     /// |---|---|
-    /// | `&mut sqlx::PgConnection`, or a transaction of sqlx | a future |
-    /// | `&rusqlite::Connection`, or a transaction of rusqlite | a result |
+    /// | `&mut sqlx::PgConnection`, `&mut sqlx::SqliteConnection`, a sqlx transaction | a future |
+    /// | `&rusqlite::Connection`, a rusqlite transaction | a result |
     ///
     /// One event gives one [`Enqueued`], several give a vector in the same order.
     /// [`enqueue_now`](Self::enqueue_now) needs no connection;
@@ -69,8 +69,7 @@ impl Tenure {
         connection.enqueue(self, events)
     }
 
-    /// Writes an event, or several, in a transaction of its own, which is committed when this
-    /// returns.
+    /// Writes an event, or several, in a separate transaction, committed when this returns.
     ///
     /// ```
     /// use tenure::{NewEvent, Tenure};
@@ -87,7 +86,7 @@ impl Tenure {
     /// assert_eq!(
     ///     error.to_string(),
     ///     "enqueue: topic is empty; expected 1 to 255 bytes, such as `order.paid`; \
-    ///      priority is 8; expected 0 to 7, high first"
+    ///      priority is 8; expected 0 to 7, highest first"
     /// );
     /// # Ok(())
     /// # }
@@ -177,13 +176,13 @@ pub trait Events: sealed::Sealed {
     /// Checks the events.
     ///
     /// # Errors
-    /// Every problem of every event.
+    /// An event is not valid; the error lists every problem of every event.
     fn into_events(self) -> Result<Vec<Event>, StoreError>;
 
     /// Converts the answers of the store.
     ///
     /// # Errors
-    /// The store returned another number of answers.
+    /// The store returned no answer for a single event.
     fn answer(answers: Vec<Enqueued>) -> Result<Self::Answer, StoreError>;
 }
 
@@ -430,7 +429,8 @@ mod sqlx_sqlite {
 
     async fn write(conn: &mut SqliteConnection, event: &Event) -> Result<Enqueued, StoreError> {
         let failed = |error: sqlx::Error| {
-            // SQLite refuses an event that its checks reject; a busy file (5, 6) accepts it later.
+            // The codes 5 and 6 mean that the file is busy or locked, so the same event can succeed
+            // later. With any other code, a check of SQLite rejected the event.
             let code = error
                 .as_database_error()
                 .and_then(sqlx::error::DatabaseError::code);

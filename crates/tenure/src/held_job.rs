@@ -26,8 +26,8 @@ use crate::jobs::job_port;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HoldError {
-    /// The hold is over, and nothing was changed. The current holder continues the work: roll back
-    /// the transaction that was to be committed with it.
+    /// The hold is over, and nothing was changed. Another worker may continue the work: roll back
+    /// your own transaction for it.
     #[error("the hold is over: {0}")]
     Refused(Refusal),
     /// The store failed.
@@ -94,12 +94,12 @@ struct HeldJobInner {
     cx: Context,
     hold: JobHold,
     place: Arc<Workplace>,
-    /// End of the handler's time, if it is before the engine's limit.
+    /// Deadline of the handler, if it is earlier than the engine's.
     ends_at: Option<Instant>,
 }
 
 impl HeldJob {
-    /// Combines a job with its hold; `place` claims its chunks.
+    /// Combines a job with its hold; its chunks are claimed with `place`.
     pub(crate) fn new(
         job: Job,
         cx: Context,
@@ -177,7 +177,7 @@ impl HeldJob {
         ChunkAsk::new(Arc::clone(&self.inner.place), name)
     }
 
-    /// Saves the cursor, where the next handler of the job begins: at most 64 KiB, without NUL
+    /// Saves the cursor, at which the next handler of the job begins: at most 64 KiB, without NUL
     /// characters.
     ///
     /// # Errors
@@ -232,7 +232,7 @@ impl HeldJob {
         accepted(job_port(&place.tenure)?.note_job(self.hold(), note).await?)
     }
 
-    /// Id and token of the hold.
+    /// Id of the job and token of its lease.
     pub(crate) fn hold(&self) -> &JobHold {
         &self.inner.hold
     }

@@ -128,9 +128,9 @@ impl Jobs {
     }
 
     /// Writes a new job with the same payload on the same matrix, which skips chunks that are done
-    /// or failed for good. The ended job stays unchanged, and has at most one retry, even if
-    /// several callers request one at once, for as long as that retry is stored; if the retry
-    /// fails, retry the retry. Refused if the job has not ended.
+    /// or failed for good. The ended job stays unchanged. While its retry is stored it gets no
+    /// second one, even if several callers request one at once; if the retry fails, retry the
+    /// retry. Refused if the job has not ended.
     ///
     /// ```
     /// use tenure::job::{NewJob, Retried};
@@ -163,8 +163,8 @@ impl Jobs {
         Ok(retried)
     }
 
-    /// Explains in one sentence why a job is not being worked on, or who works on it; `None` if it
-    /// does not exist. Pass the settings of the workers, which limit retries and crashes.
+    /// Explains in one sentence why a job is not being worked on, or which worker holds it; `None`
+    /// if it does not exist. Pass the settings of the workers, which limit retries and crashes.
     ///
     /// ```
     /// use tenure::job::NewJob;
@@ -185,7 +185,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::enqueue`].
     pub async fn why(&self, id: JobId, settings: &Settings) -> Result<Option<Why>, StoreError> {
-        // Read the workers first: their answer has the current time; later reads are never older.
+        // Read the workers first: the answer has the time of the store; later reads are not older.
         let (moment, workers) = self.tenure.workers(WORKERS).await?;
         let Some(job) = self.find(id).await? else {
             return Ok(None);
@@ -205,7 +205,7 @@ impl Jobs {
         Ok(Some(why_job(&job, &facts, now)))
     }
 
-    /// Returns the status of each kind with open jobs or with failures less than `lately` ago.
+    /// Returns the status of each kind that has open jobs, or failures less than `lately` ago.
     ///
     /// # Errors
     /// As [`Jobs::enqueue`].
@@ -278,13 +278,13 @@ impl Jobs {
 /// The job port of the open store; an error if it does not support jobs.
 pub(crate) fn job_port(tenure: &Tenure) -> Result<&dyn Book, StoreError> {
     tenure.store().job_store().ok_or_else(|| {
-        let message = "this store keeps no jobs";
+        let message = "this store does not support jobs";
         StoreError::new("jobs", StoreErrorKind::Invalid, message)
             .with_hint("open an SQLite file or PostgreSQL")
     })
 }
 
-/// The only number that the enqueue of one job returns.
+/// Returns the only number in the answer to the enqueue of one job.
 pub(crate) fn first(ids: &[JobId]) -> Result<JobId, StoreError> {
     ids.first().copied().ok_or_else(|| {
         let message = "the store answered for no job; expected one answer";

@@ -79,8 +79,8 @@
 //! # }
 //! ```
 //!
-//! A handler returns an [`Outcome`] or an error. When its hold is over, the worker drops it at its
-//! next await; work that it spawned must watch [`Context::cancelled`].
+//! A handler returns an [`Outcome`] or an error. When the hold is over, the worker drops the
+//! handler at its next await; tasks that the handler spawned must watch [`Context::cancelled`].
 //!
 //! # Claim and settle manually
 //!
@@ -145,7 +145,7 @@
 //! # Run long work in chunks
 //!
 //! A job is leased like an event. Its work is divided into chunks, each with its own lease and
-//! checkpoint, so that after a crash the next worker does only the remaining chunks.
+//! checkpoint: after a crash, the next worker does only the remaining chunks.
 //!
 //! ```
 //! use tenure::job::{ChunkAnswer, HeldJob};

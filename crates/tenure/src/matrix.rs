@@ -18,7 +18,7 @@ impl Tenure {
     /// a job. Each chunk has one holder at a time.
     ///
     /// # Errors
-    /// The name is not 1 to 200 bytes without control characters.
+    /// The name is empty, longer than 200 bytes, or has control characters.
     pub fn matrix(&self, name: &str) -> Result<Matrix, Invalid> {
         Ok(Matrix {
             tenure: self.clone(),
@@ -28,8 +28,8 @@ impl Tenure {
     }
 }
 
-/// A set of chunks to work through. The leases of its chunks are renewed by the worker on jobs of
-/// this program, or on a separate thread if there is none.
+/// A set of chunks to work through. The worker on jobs of this program renews the leases of its
+/// chunks; without such a worker, a separate thread does.
 ///
 /// ```
 /// use std::time::Duration;
@@ -65,11 +65,11 @@ impl Matrix {
         &self.name
     }
 
-    /// Sets term and heartbeat of the leases on its chunks; 2 minutes and 30 s by default. They are
-    /// then renewed on a separate thread.
+    /// Sets term and heartbeat of the leases on its chunks; 2 minutes and 30 s by default. A
+    /// separate thread then renews them.
     ///
     /// # Errors
-    /// The term is not longer than three heartbeats.
+    /// The heartbeat is zero, or the term is not longer than three heartbeats.
     pub fn timing(mut self, term: Term, heartbeat: Duration) -> Result<Self, Invalid> {
         self.home = Arc::new(ChunkHome::new(ChunkRenewer::new(term, heartbeat)?));
         Ok(self)
@@ -87,7 +87,7 @@ impl Matrix {
         ChunkAsk::new(Arc::new(place), name)
     }
 
-    /// Returns the progress of the work on it.
+    /// Returns the progress of the work on the matrix.
     ///
     /// # Errors
     /// The store does not support jobs, or the database is unavailable.

@@ -21,7 +21,7 @@ use tenure_store::memory::SystemClock;
 
 use crate::tenure::Tenure;
 
-/// `why` considers at most this many workers, those seen last first.
+/// `why` considers at most this many workers, those that reported most recently.
 pub(crate) const WORKERS: u32 = 1_000;
 
 impl Tenure {
@@ -76,7 +76,7 @@ impl Tenure {
     /// # Errors
     /// The database is unavailable.
     pub async fn why(&self, id: ItemId, settings: &Settings) -> Result<Option<Why>, StoreError> {
-        // Read the workers first: their answer has the current time; later reads are never older.
+        // Read the workers first: the answer has the time of the store; later reads are not older.
         let (moment, workers) = self.workers(WORKERS).await?;
         let Some(record) = self.find(&[id]).await?.pop() else {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Tenure {
             Some(key) => self.store().key(&key).await?,
             None => None,
         };
-        // An event behind the head of its key waits for that head.
+        // An event behind the head of its key waits for that head, so the queue of the head counts.
         let first = key.as_ref().and_then(|key| key.head.as_ref());
         let queue = queue_of(first.unwrap_or(&record));
         let paused = |other: &Queue| other.name == queue && other.paused;
@@ -118,7 +118,7 @@ impl Tenure {
         )))
     }
 
-    /// Lists up to `limit` workers, those seen last first, and returns the current time of the
+    /// Lists up to `limit` workers, most recent report first, and returns the current time of the
     /// store, for [`WorkerRecord::presence`].
     ///
     /// # Errors
@@ -127,8 +127,8 @@ impl Tenure {
         self.store().workers(limit).await
     }
 
-    /// Lists up to `limit` ordering keys, those with the oldest head first; among keys that stand
-    /// still, blocked ones come first.
+    /// Lists up to `limit` ordering keys, those that have had the same head for the longest time
+    /// first; with [`KeyFilter::Stuck`], blocked keys come first.
     ///
     /// ```
     /// use tenure::operate::{KeyFilter, KeyState};
@@ -232,8 +232,8 @@ impl Tenure {
         self.store().examine().await
     }
 
-    /// Deletes settled items past their retention, one batch; [`Pruned::more`] is true if another
-    /// batch may find more.
+    /// Deletes one batch of settled items that are past their retention; [`Pruned::more`] is true
+    /// if another batch may find more.
     ///
     /// # Errors
     /// The database is unavailable.
@@ -341,7 +341,7 @@ fn counts_of<T: PartialEq>(lines: Vec<(T, QueueCounts)>, line: &T) -> QueueCount
     found.map(|(_, counts)| counts).unwrap_or_default()
 }
 
-/// Refuses invalid keys, for which a store would report that it found nothing.
+/// Refuses an invalid key; a store would only report that it does not exist.
 fn check_key(verb: &'static str, key: &str) -> Result<(), StoreError> {
     let invalid = |problems: Problems| {
         StoreError::new(verb, StoreErrorKind::Invalid, problems.to_string())

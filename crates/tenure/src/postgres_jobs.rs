@@ -33,11 +33,11 @@ impl Jobs {
 }
 
 impl HeldJob {
-    /// Saves the cursor of the job in the caller's transaction, as its last statement: the writes
-    /// of the transaction exist if and only if the checkpoint does. If it is refused, roll the
-    /// transaction back: the current holder does the same work.
+    /// Saves the cursor of the job in the caller's transaction: the writes of the transaction exist
+    /// if and only if the checkpoint does. Call it as the last statement; if it is refused, roll
+    /// the transaction back, because another holder may do the same work.
     ///
-    /// Commit soon: until then the row of the job is locked, and the heartbeat cannot renew it.
+    /// Commit soon: until then the job's row is locked, and the heartbeat cannot renew its lease.
     ///
     /// ```no_run
     /// use sqlx::{Connection, PgConnection};

@@ -36,7 +36,7 @@ impl Tenure {
         self.store().replay_operations().start_replay(replay).await
     }
 
-    /// Does the next step of a bulk replay that is due; workers do this as well.
+    /// Does the next step of a bulk replay that is due; workers do this, too.
     ///
     /// # Errors
     /// The database is unavailable; the step had no effect.

@@ -35,7 +35,7 @@ mod kind {
 
 #[cfg(windows)]
 mod kind {
-    //! Ctrl-C and the end of the session.
+    //! Ctrl-C and the shutdown of the system.
 
     use std::io;
 

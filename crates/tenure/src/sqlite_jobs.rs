@@ -23,7 +23,7 @@ impl Jobs {
     /// The open store is not SQLite, or the file is busy. Roll the transaction back.
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "as in its sisters, a job is handed over"
+        reason = "like the other enqueue methods, it takes the job by value"
     )]
     pub fn enqueue_on(&self, conn: &Connection, job: NewJob) -> Result<JobId, StoreError> {
         is_sqlite(self.tenure(), "enqueue")?;
@@ -35,9 +35,9 @@ impl Jobs {
 }
 
 impl HeldJob {
-    /// Saves the cursor of the job in the caller's transaction, as its last statement: the writes
-    /// of the transaction exist if and only if the checkpoint does. If it is refused, roll the
-    /// transaction back: the current holder does the same work.
+    /// Saves the cursor of the job in the caller's transaction: the writes of the transaction exist
+    /// if and only if the checkpoint does. Call it as the last statement; if it is refused, roll
+    /// the transaction back, because another holder may do the same work.
     ///
     /// Begin the transaction as immediate and commit soon: an SQLite file has one writer at a time,
     /// and the heartbeat must write, too.

@@ -1,5 +1,5 @@
-//! Fallback handler of a worker that fans out: an event that has only endpoints as receivers is
-//! done at once.
+//! Fallback handler of a worker that fans out: an event without a handler of its own is done at
+//! once if an endpoint is subscribed to its topic.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// Lifetime of the cached endpoints.
 const KNOWN: Duration = Duration::from_secs(1);
-/// Delay of an event for which an endpoint may still be added.
+/// Delay of an event without a subscribed endpoint: one may still be added.
 const WAIT: Duration = Duration::from_mins(1);
 
 /// Outcome of an event that no endpoint is subscribed to.

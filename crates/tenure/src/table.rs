@@ -87,13 +87,13 @@ impl Tenure {
         if adopted.location == TableLocation::Gone {
             let message = format!("the table {name} was adopted and is gone: dropped or renamed");
             let hint = format!(
-                "`tenure adopt {name} --undo` forgets it; one that was renamed should get its \
-                 name back first"
+                "`tenure adopt {name} --undo` removes its record; if the table was renamed, rename \
+                 it back first"
             );
             return Err(invalid(message).with_hint(hint));
         }
         if !adopted.is_finished {
-            let message = format!("the table {name} is adopted only half way");
+            let message = format!("the adoption of {name} is not complete");
             let hint = format!("run `tenure adopt {name}` again: it goes on where it stopped");
             return Err(invalid(message).with_hint(hint));
         }
@@ -171,7 +171,7 @@ impl Tenure {
 }
 
 impl Table {
-    /// Description of the table: the columns and words for the facts of a lease.
+    /// Description of the table: the columns that hold its leases, and the words of its status.
     pub fn described(&self) -> &LeaseTable {
         self.rows.table()
     }
@@ -181,8 +181,8 @@ impl Table {
         WorkerBuilder::rows(self.clone())
     }
 
-    /// Claims up to `limit` rows for the default term; `None` if no row is available. It reaps
-    /// lapsed leases first, so that no reaper is needed.
+    /// Claims up to `limit` rows for the default term; `None` if no row is available. It also reaps
+    /// lapsed leases, so that no reaper is needed.
     ///
     /// As with [`Tenure::claim`], a row whose lease lapsed twice or more is claimed alone, and rows
     /// are released if the answer of the store is lost.
@@ -309,7 +309,8 @@ impl Table {
     pub async fn replay(&self, ids: &[ItemId]) -> Result<Replayed, StoreError> {
         if self.described().states == States::Derived {
             let name = &self.described().name;
-            let message = format!("what is done or dead in {name} stays so: it has no status");
+            let message =
+                format!("rows of {name} cannot be replayed: the table has no status column");
             return Err(StoreError::new("replay", StoreErrorKind::Invalid, message)
                 .with_hint("write a new row with the same content"));
         }
@@ -325,8 +326,9 @@ impl Table {
         self.rows.bury(&bury).await
     }
 
-    /// Selects the workers on this table; workers on events neither claim nor reap its rows. The
-    /// rows have a single queue, which each of these workers serves.
+    /// Keeps only the workers on this table; workers on events neither claim nor reap its rows.
+    /// Clears their lists of queues, which means all queues: the rows have a single one, which each
+    /// of these workers serves.
     fn own(&self, mut workers: Vec<WorkerRecord>) -> Vec<WorkerRecord> {
         let table = self.described().name.as_str();
         workers.retain(|worker| worker.report.works_on(table));

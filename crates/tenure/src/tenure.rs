@@ -88,7 +88,8 @@ impl Tenure {
     /// [`worker`]: Tenure::worker
     ///
     /// # Errors
-    /// As [`Tenure::open`], or the name is not 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
+    /// As [`Tenure::open`], or the name is not valid: 1 to 64 of the characters `A-Z a-z 0-9 . _ -`
+    /// are allowed.
     pub async fn open_with(
         url: &str,
         config: &StoreConfig,
@@ -224,8 +225,8 @@ impl Tenure {
         self.store().renew(renew).await
     }
 
-    /// Ends holds, each with its outcome. Safe to repeat: items that were settled before have the
-    /// same result again.
+    /// Ends holds, each with its outcome. Safe to repeat: an item that was settled before gets the
+    /// same answer again.
     ///
     /// # Errors
     /// An item is named twice, or the database is unavailable. A stale token is reported as
@@ -266,7 +267,7 @@ impl Tenure {
     /// The port for the user's own tables.
     pub(crate) fn user_tables(&self) -> Result<&dyn Tables, StoreError> {
         self.inner.opened.tables().ok_or_else(|| {
-            let message = "this store has no tables but Tenure's own";
+            let message = "this store does not support adopted tables";
             StoreError::new("open", StoreErrorKind::Invalid, message)
                 .with_hint("open the PostgreSQL or SQLite database that the table is in")
         })
@@ -287,7 +288,7 @@ impl Tenure {
     }
 
     /// Id of the next worker: the first one has the id of this program, later ones share only its
-    /// name. Each has its own record in the cluster, so that one can leave while the other runs.
+    /// name. Each has its own record in the cluster, so that one can leave while another runs.
     pub(crate) fn next_worker_id(&self) -> Result<WorkerId, Invalid> {
         let own = &self.inner.worker;
         if self.inner.workers.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -297,11 +298,12 @@ impl Tenure {
         new_worker_id(name)
     }
 
-    /// Id of the next worker of this trade: the name of this program, with the trade appended.
+    /// Id of a new worker on deliveries, jobs or rows: the name of this program with `trade`
+    /// (`sender`, `jobs` or `rows`) appended, and a new random part.
     pub(crate) fn worker_id_for(&self, trade: &str) -> Result<WorkerId, Invalid> {
         let own = self.inner.worker.as_str();
         let name = own.rsplit_once('-').map_or("", |(name, _)| name);
-        // If the name is too long with the trade, use the name alone.
+        // Without the trade if the name would be too long with it.
         new_worker_id(&format!("{name}-{trade}")).or_else(|_long| new_worker_id(name))
     }
 
@@ -310,7 +312,7 @@ impl Tenure {
         &self.inner.chunks
     }
 
-    /// Wakes this worker after each enqueue, until it stops.
+    /// From now on [`Tenure::wake`] wakes this worker, too, until it stops.
     pub(crate) fn add_watch(&self, watch: Watch) {
         let mut watches = self.watches();
         watches.retain(|watch| !watch.is_over());
@@ -342,7 +344,7 @@ impl fmt::Debug for Tenure {
 /// Creates a worker id: this name with a random suffix, different at every start.
 ///
 /// # Errors
-/// The name is not 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
+/// The name is not valid: 1 to 64 of the characters `A-Z a-z 0-9 . _ -` are allowed.
 pub fn new_worker_id(name: &str) -> Result<WorkerId, Invalid> {
     WorkerId::new(name, rand::random())
 }

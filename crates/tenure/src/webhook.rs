@@ -27,7 +27,7 @@ pub use tenure_publish::webhook::{
 
 use crate::tenure::Tenure;
 
-/// Maximum attempts of a change that conflicts with other changes.
+/// Maximum number of attempts at a change that conflicts with other changes.
 const CHANGES_MAX: u32 = 5;
 
 impl Tenure {
@@ -94,8 +94,8 @@ impl Tenure {
     }
 
     /// Replaces all values of an endpoint if its version is still the one that was read. Refused if
-    /// it does not exist or was changed. Enabling one clears its health. A removed one stays
-    /// removed.
+    /// it does not exist or was changed. Enabling a disabled endpoint clears its health; a removed
+    /// endpoint stays removed.
     ///
     /// # Errors
     /// The database is unavailable.
@@ -107,8 +107,8 @@ impl Tenure {
     }
 
     /// Changes an endpoint by `edit`, starting from its current values; repeats that when another
-    /// caller changes it at the same time. Refused if it does not exist, or as changed after
-    /// several conflicts.
+    /// caller changes it at the same time. Refused as [`Refusal::NotFound`] if it does not exist,
+    /// and as [`Refusal::Changed`] after five conflicts.
     ///
     /// ```
     /// # use tenure::publish::TopicPattern;
@@ -160,7 +160,7 @@ impl Tenure {
     }
 
     /// Clears the health of an endpoint: every process calls a paused endpoint again within
-    /// seconds. It stays enabled or disabled as it is.
+    /// seconds. A disabled endpoint stays disabled.
     ///
     /// ```
     /// # use tenure::publish::TopicPattern;

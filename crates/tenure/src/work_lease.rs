@@ -53,7 +53,7 @@ impl Tenure {
     /// share a watermark. Writes nothing until the first offset is acquired.
     ///
     /// # Errors
-    /// The name is not 1 to 255 bytes without control characters.
+    /// The name is empty, longer than 255 bytes, or has control characters.
     pub fn work_lease(&self, space: &str) -> Result<StoredWorkLease, Invalid> {
         Ok(StoredWorkLease {
             tenure: self.clone(),
@@ -215,8 +215,7 @@ impl StoredWorkLease {
         Ok(self.leases().renew(&ask, token).await??)
     }
 
-    /// Takes a processed or failed offset out of its set and queues it at the tail of the backlog:
-    /// an operator's order.
+    /// Queues a processed or failed offset again, at the tail of the backlog: for operators.
     ///
     /// # Errors
     /// The backlog is at its limit, the domain name is not valid, or the store failed.
@@ -242,7 +241,7 @@ impl StoredWorkLease {
     }
 
     /// Lists up to `limit` domains that have a backlog but nothing in flight, each with the head of
-    /// its backlog. A hint was lost: acquire these heads, at the start and then regularly.
+    /// its backlog. Their hints were lost: acquire these heads, at the start and then regularly.
     ///
     /// # Errors
     /// The store failed.

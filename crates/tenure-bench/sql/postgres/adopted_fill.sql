@@ -1,5 +1,5 @@
--- adopted_fill: pending rows for an engine on an adopted outbox.
--- Parameters: $1 how many, $2 payload.
+-- adopted_fill: inserts pending rows for a worker on the adopted outbox.
+-- Parameters: $1 number of rows, $2 payload.
 -- Returns: nothing.
 -- Keeps: nothing.
 -- Relies on: nothing.

@@ -1,4 +1,4 @@
--- adopted_table: an outbox written by hand, with nothing of ours, that is to be adopted.
+-- adopted_table: creates a hand-written outbox, without Tenure's columns, for the adoption.
 -- Parameters: none.
 -- Returns: nothing.
 -- Keeps: nothing.

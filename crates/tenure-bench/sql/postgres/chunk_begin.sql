@@ -1,7 +1,7 @@
--- chunk_begin: the claim of a checkpoint as it is written by hand: free, or the hold of another has lapsed.
+-- chunk_begin: a hand-written claim of a checkpoint that is free, or whose hold has lapsed.
 -- Parameters: $1 matrix, $2 chunk, $3 holder.
 -- Returns: the claimed row.
--- Keeps: what a hand-written table of checkpoints keeps: neither token nor fence.
+-- Keeps: one holder at a time, as a hand-written table does: without token and fence.
 -- Relies on: the unique key.
 update bench_checkpoint
 set locked_until = now() + interval '2 minutes', locked_by = $3

@@ -1,5 +1,5 @@
--- chunk_fill: checkpoints for the bare loop.
--- Parameters: $1 how many.
+-- chunk_fill: inserts checkpoints for the bare loop.
+-- Parameters: $1 number of rows.
 -- Returns: nothing.
 -- Keeps: nothing.
 -- Relies on: nothing.

@@ -1,7 +1,7 @@
 -- row_claim: the claim of the row loop: one table, one UPDATE.
 -- Parameters: $1 limit, $2 token, $3 holder.
 -- Returns: the claimed rows.
--- Keeps: what a hand-written outbox keeps.
+-- Keeps: one holder at a time, as a hand-written outbox does.
 -- Relies on: bench_row_pending.
 with claimable as materialized (
     select id

@@ -1,4 +1,4 @@
--- sessions: the connections of programs of ours to this database.
+-- sessions: the connections of Tenure's programs to this database.
 -- Parameters: none.
 -- Returns: the process ids.
 -- Keeps: nothing; it only reads.

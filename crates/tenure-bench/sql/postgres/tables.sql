@@ -1,6 +1,6 @@
--- tables: what the bare loops work on. `bench_row` is the outbox that a careful engineer writes by hand;
--- `bench_event` and `bench_ready` are the bare two-table insert; `bench_attempt` is a bare record of calls;
--- `bench_checkpoint` is a table of checkpoints with a hold of limited time and nothing else.
+-- tables: the tables of the bare loops. `bench_row` is the outbox that a careful engineer writes by
+-- hand; `bench_event` and `bench_ready` are for the bare two-table insert; `bench_attempt` is a
+-- bare record of calls; `bench_checkpoint` has checkpoints with a lock that ends by time.
 -- Parameters: none.
 -- Returns: nothing.
 -- Keeps: nothing.

@@ -1,4 +1,4 @@
--- attempts_close: writes down how those calls ended.
+-- attempts_close: records the end and the status of calls.
 -- Parameters: ?1 ids as a JSON array, ?2 status, ?3 now.
 -- Returns: nothing.
 -- Keeps: nothing.

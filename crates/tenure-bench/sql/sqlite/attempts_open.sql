@@ -1,5 +1,5 @@
--- attempts_open: writes down that calls are about to be made, as a bare loop does it: one row for each.
--- Parameters: ?1 how many, ?2 now.
+-- attempts_open: records the start of calls as a bare loop does, one row per call.
+-- Parameters: ?1 number of calls, ?2 now.
 -- Returns: the ids.
 -- Keeps: nothing.
 -- Relies on: nothing.

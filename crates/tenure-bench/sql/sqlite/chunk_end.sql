@@ -1,7 +1,7 @@
--- chunk_end: the other half: one UPDATE, by the whole key, which spares it a walk through the table.
+-- chunk_end: the end of a hand-written claim: one UPDATE, which finds the row by the unique key.
 -- Parameters: ?1 matrix, ?2 chunk, ?3 row_count, ?4 now.
 -- Returns: nothing.
--- Keeps: what a hand-written table of checkpoints keeps: anyone may end it.
+-- Keeps: nothing; any program may end the hold.
 -- Relies on: the unique key.
 update bench_checkpoint
 set locked_until = null, locked_by = null, last_synced_at = ?4, row_count = ?3

@@ -1,7 +1,7 @@
 -- row_claim: the claim of the row loop: one table, one UPDATE.
 -- Parameters: ?1 limit, ?2 token, ?3 holder, ?4 now.
 -- Returns: the claimed rows.
--- Keeps: what a hand-written outbox keeps.
+-- Keeps: one holder at a time, as a hand-written outbox does.
 -- Relies on: bench_row_pending.
 update bench_row
 set status = 'CLAIMED', claimed_at = ?4, claimed_by = ?3, lock_token = ?2,

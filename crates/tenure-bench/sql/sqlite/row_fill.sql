@@ -1,5 +1,5 @@
--- row_fill: pending rows for the row loop.
--- Parameters: ?1 how many, ?2 payload.
+-- row_fill: inserts pending rows for the row loop.
+-- Parameters: ?1 number of rows, ?2 payload.
 -- Returns: nothing.
 -- Keeps: nothing.
 -- Relies on: nothing.

@@ -1,4 +1,4 @@
-//! A drain of a queue with many blocked keys, alternating with a drain without them.
+//! A drain with many stuck keys (delayed, paused or blocked), alternating with one without them.
 
 use super::Bench;
 use super::drain::{Drain, Drained};
@@ -8,10 +8,10 @@ use crate::host::Steps;
 use crate::stop::Stop;
 use crate::yardstick::Yardstick;
 
-/// Keys of a drain, unless `--keyed` says otherwise.
+/// Number of keys of a drain, unless `--keyed` gives another.
 pub(super) const KEYS: u32 = 10_000;
 
-/// Drains with blocked keys in the queue, alternating with drains without them.
+/// Drains with stuck keys in the queue, alternating with drains without them.
 pub(super) async fn measure(
     args: &Bench,
     url: &str,
@@ -48,13 +48,13 @@ pub(super) async fn measure(
 /// Events that cannot be claimed.
 #[derive(Clone, Copy, Debug)]
 enum Ballast {
-    /// This many events behind a thousand keys.
+    /// This many events behind the heads of a thousand stuck keys.
     Blocked(u32),
-    /// This many events of one key.
+    /// This many events behind the delayed head of one key.
     Hot(u32),
 }
 
-/// Two sets of scratch tables; the keys of one are blocked.
+/// Two sets of scratch tables; `blocked` gets the stuck keys.
 struct Pair {
     none: Yardstick,
     blocked: Yardstick,
@@ -121,7 +121,7 @@ impl Pair {
     }
 }
 
-/// Steps of these drains.
+/// Number of progress steps of these drains.
 pub(super) fn steps(args: &Bench) -> u64 {
     let drains = u64::from(args.rounds) * 4 + 2;
     let blocked = u64::from(args.blocked.is_some()) * (2 * drains + 1);

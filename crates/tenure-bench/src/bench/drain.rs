@@ -15,9 +15,9 @@ use super::wait::{Headway, until};
 use crate::stop::{Failure, Stop};
 use crate::yardstick::{Stopwatch, Yardstick};
 
-/// Interval between two polls of an engine; they cost nothing.
+/// Interval between two polls of an engine; a poll costs nothing.
 pub(super) const POLL: Duration = Duration::from_millis(1);
-/// Interval between two counts of the remaining events; a count costs the database something.
+/// Interval between two counts of the remaining events; a count is work for the database.
 const COUNT: Duration = Duration::from_millis(50);
 
 /// A drain of some events.
@@ -53,7 +53,7 @@ impl Drain {
         }
     }
 
-    /// Enqueues the events and drains as many.
+    /// Enqueues the events, then drains the same number.
     pub(super) async fn run(self, yardstick: &Yardstick) -> Result<Drained, Stop> {
         let drain = Draining::prepare(yardstick, self).await?;
         let enqueue_per_s = match self.keys {
@@ -136,7 +136,7 @@ impl Draining {
         self.worker.wake();
         self.end().await?;
         let rate = watch.rate(self.events);
-        // Further events wait for the next drain.
+        // Pause the queue, so that further events wait for the next drain.
         accepted(store.pause_queue(&queue, Pause::Begin).await?)?;
         self.worker.stop().await;
         accepted(store.pause_queue(&queue, Pause::End).await?)?;

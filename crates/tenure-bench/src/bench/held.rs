@@ -15,10 +15,10 @@ use crate::host::Steps;
 use crate::stop::Stop;
 use crate::yardstick::Yardstick;
 
-/// Short, so that every second drain contains a heartbeat; with the default, only every eighth
-/// would.
+/// Term of the held items, short so that every second drain contains a heartbeat; with the default
+/// term, only every eighth would.
 const TERM: Duration = Duration::from_secs(8);
-/// Heartbeats in a term.
+/// Number of heartbeats in a term.
 const BEATS: u32 = 4;
 
 /// Returns the rate of a drain while the same process holds and renews this many items, as a ratio
@@ -107,7 +107,7 @@ impl Holder {
         Ok(Self { worker })
     }
 
-    /// Statements of the renewal thread per heartbeat, counted for some heartbeats.
+    /// Statements of the keeper per heartbeat, counted during eight heartbeats.
     async fn statements_per_tick(calls: &Calls<'_>) -> f64 {
         let ticks = 8_u32;
         let kept = || calls.of(|verb| matches!(verb, "renew" | "report"));

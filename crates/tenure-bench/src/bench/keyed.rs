@@ -14,7 +14,7 @@ use crate::yardstick::{Yardstick, work_lease_pairs};
 /// Length of one measurement of the work lease.
 const PAIRS: Duration = Duration::from_millis(500);
 
-/// Acquires and ends in process, on one core; returns pairs per second.
+/// Acquires and ends offsets of a work lease in process, on one core; returns pairs per second.
 pub(super) async fn work_lease(rounds: u32) -> Result<f64, Stop> {
     let mut rates = Median::default();
     for _ in 0..rounds {

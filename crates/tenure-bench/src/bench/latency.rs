@@ -18,7 +18,7 @@ use crate::yardstick::{Stopwatch, Yardstick, event};
 /// Events per measurement, at 50 per second.
 const EVENTS: usize = 250;
 const DISTANCE: Duration = Duration::from_millis(20);
-/// A worker that has found nothing for this long polls only once per second.
+/// Time without work after which a worker polls only once per second.
 const SETTLES: Duration = Duration::from_secs(8);
 
 /// Time from enqueue to the start of the handler at 50 events per second. Events enqueued in the
@@ -105,7 +105,7 @@ impl Caller for Taker {
 }
 
 /// Statements per second of an idle process with a worker and a sender, such as `serve`. Each call
-/// of the engine is one statement; the database's own count would include its upkeep.
+/// of the engine is one statement; the database's own count would include its maintenance.
 pub(super) async fn idle(
     yardstick: &Yardstick,
     calls: &Calls<'_>,

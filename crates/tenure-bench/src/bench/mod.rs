@@ -1,8 +1,8 @@
 //! `tenure bench`: the speed of the engine on this machine, as ratios to SQL loops without Tenure
 //! in the same run; and the speed of calls to endpoints, as ratios to an HTTP client alone.
 //!
-//! All runs use scratch tables beside the database. The engine and the yardstick (the SQL loops)
-//! alternate, and the median of the rounds counts, so that a noisy machine does not decide.
+//! All runs use scratch tables. The engine and the yardstick (the SQL loops) alternate, and the
+//! median of the rounds counts, so that a noisy machine does not distort the result.
 
 mod against;
 mod blocked_keys;
@@ -33,7 +33,7 @@ use crate::yardstick::{Shape, Yardstick};
 
 /// Number of concurrent SQL loops in the yardstick.
 const LOOPS: u32 = 2;
-/// Concurrent producers that enqueue one event at a time.
+/// Number of concurrent producers that enqueue one event at a time.
 const PRODUCERS: u32 = 8;
 
 /// The arguments of `tenure bench`.
@@ -61,11 +61,11 @@ pub struct Bench {
     #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: u32,
 
-    /// Also drain with this many events pending
+    /// Also drain with this many other events pending
     #[arg(long, value_name = "EVENTS", num_args = 0..=1, default_missing_value = "1000000")]
     backlog: Option<u32>,
 
-    /// Also drain with this many events published
+    /// Also drain with this many other events already done
     #[arg(long, value_name = "EVENTS", num_args = 0..=1, default_missing_value = "1000000")]
     published: Option<u32>,
 
@@ -311,7 +311,7 @@ async fn on_full(
     Ok(())
 }
 
-/// The engine's rate on the second database, as a ratio to the first.
+/// The engine's rate on the full tables, as a ratio to its rate on the empty ones.
 async fn compare_full(
     args: &Bench,
     empty: &Yardstick,

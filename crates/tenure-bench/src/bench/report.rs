@@ -1,5 +1,7 @@
 //! The figures of a run: one JSON object, or a table with the targets.
 
+use std::borrow::Cow;
+
 use comfy_table::{Cell, Color};
 use serde::Serialize;
 
@@ -165,7 +167,7 @@ pub(super) fn cores() -> usize {
 }
 
 pub(super) struct Row {
-    name: &'static str,
+    name: Cow<'static, str>,
     value: String,
     /// The target as text; true if the figure meets it.
     promise: Option<(String, bool)>,
@@ -175,15 +177,15 @@ pub(super) fn at_least(name: &'static str, ratio: Ratio, promise: Ratio) -> Row 
     let is_kept = ratio >= promise;
     let promise = format!("≥ {:.0} %", promise * 100.0);
     Row {
-        name,
+        name: name.into(),
         value: format!("{:.0} %", ratio * 100.0),
         promise: Some((promise, is_kept)),
     }
 }
 
-pub(super) fn without_promise(name: &'static str, ratio: Ratio) -> Row {
+pub(super) fn without_promise(name: impl Into<Cow<'static, str>>, ratio: Ratio) -> Row {
     Row {
-        name,
+        name: name.into(),
         value: format!("{:.0} %", ratio * 100.0),
         promise: None,
     }
@@ -191,7 +193,7 @@ pub(super) fn without_promise(name: &'static str, ratio: Ratio) -> Row {
 
 pub(super) fn at_most(name: &'static str, value: f64, promise: f64, unit: &str) -> Row {
     Row {
-        name,
+        name: name.into(),
         value: format!("{value:.1}{unit}"),
         promise: Some((format!("≤ {promise}{unit}"), value <= promise)),
     }
@@ -199,7 +201,7 @@ pub(super) fn at_most(name: &'static str, value: f64, promise: f64, unit: &str) 
 
 pub(super) fn rate(name: &'static str, per_s: f64) -> Row {
     Row {
-        name,
+        name: name.into(),
         value: format!("{per_s:.0} /s"),
         promise: None,
     }
@@ -208,7 +210,7 @@ pub(super) fn rate(name: &'static str, per_s: f64) -> Row {
 /// A number of statements without a target.
 pub(super) fn per_tick(name: &'static str, statements: f64) -> Row {
     Row {
-        name,
+        name: name.into(),
         value: format!("{statements:.1}"),
         promise: None,
     }
@@ -232,7 +234,7 @@ fn lines(figures: &Figures) -> Vec<Row> {
 fn promised_of_keys(figures: &Figures) -> Vec<Row> {
     let pairs = figures.work_lease_pairs_per_s;
     let mut lines = vec![Row {
-        name: "work lease in process, pairs",
+        name: "work lease in process, pairs".into(),
         value: format!("{pairs:.0} /s"),
         promise: Some(("≥ 1000000 /s".to_owned(), pairs >= 1e6)),
     }];
@@ -243,27 +245,27 @@ fn promised_of_keys(figures: &Figures) -> Vec<Row> {
     );
     for (what, ratio, promise) in [
         (
-            "drain with keys, of without",
+            "drain with keys, vs. without",
             figures.keyed_vs_unkeyed,
             Some(0.3),
         ),
         (
-            "enqueue with keys, of without",
+            "enqueue with keys, vs. without",
             figures.keyed_enqueue_vs_unkeyed,
             None,
         ),
         (
-            "drain beside blocked keys, of none",
+            "drain with stuck keys waiting, vs. none",
             figures.blocked_vs_none,
             Some(0.8),
         ),
         (
-            "drain with keys beside blocked keys, of none",
+            "drain with keys and stuck keys waiting, vs. none",
             figures.blocked_keyed_vs_none,
             Some(0.8),
         ),
         (
-            "drain with keys beside a hot key, of none",
+            "drain with keys and a hot key waiting, vs. none",
             figures.hot_key_vs_none,
             Some(0.95),
         ),
@@ -282,20 +284,23 @@ fn promised(figures: &Figures) -> Vec<Row> {
         _ => 1.5,
     };
     vec![
-        at_least("drain, of the row loop", figures.drain_vs_row, row_promise),
-        at_least("drain, of the bare loop", figures.drain_vs_bare, 0.6),
+        at_least("drain, vs. the row loop", figures.drain_vs_row, row_promise),
+        at_least("drain, vs. the bare loop", figures.drain_vs_bare, 0.6),
         without_promise(
-            "drain with batch 100, of the row loop",
+            format!(
+                "drain with batch 100, vs. the row loop with batch {}",
+                figures.batch
+            ),
             figures.drain_batch_100_vs_row,
         ),
-        at_least("enqueue, of the bare insert", figures.enqueue_vs_bare, 0.8),
+        at_least("enqueue, vs. the bare insert", figures.enqueue_vs_bare, 0.8),
         at_least(
-            "enqueue, of one table's insert",
+            "enqueue, vs. an insert into one table",
             figures.enqueue_vs_row,
             0.6,
         ),
         at_least(
-            "enqueue one by one, of a single insert",
+            "enqueue one by one, vs. a single insert",
             figures.enqueue_one_by_one_vs_row,
             0.8,
         ),
@@ -324,17 +329,17 @@ fn promised_on_full(figures: &Figures) -> Vec<Row> {
     let mut lines = Vec::new();
     for (what, ratio, promise) in [
         (
-            "drain with a backlog, of empty",
+            "drain with a backlog, vs. empty tables",
             figures.backlog_vs_empty,
             0.9,
         ),
         (
-            "drain with many published, of empty",
+            "drain with many events done, vs. empty tables",
             figures.published_vs_empty,
             0.9,
         ),
         (
-            "drain with an old snapshot, of empty",
+            "drain with an old snapshot, vs. empty tables",
             figures.old_snapshot_vs_empty,
             0.8,
         ),
@@ -343,7 +348,7 @@ fn promised_on_full(figures: &Figures) -> Vec<Row> {
     }
     if let Some(held) = &figures.held {
         lines.push(at_least(
-            "drain beside held items, of none",
+            "drain with items held, vs. none",
             held.vs_none,
             0.97,
         ));

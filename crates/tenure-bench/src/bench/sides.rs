@@ -1,4 +1,4 @@
-//! Two sides that take turns, so that neither growing tables nor a noisy machine decides.
+//! Two sides that take turns, so that growing tables and a noisy machine do not distort the ratio.
 
 use super::drain::Drained;
 use super::report::{Median, Ratio};
@@ -50,8 +50,8 @@ pub(super) async fn compare(
 }
 
 /// The order of the drains in a round. Growth of the tables from drain to drain affects both sides
-/// of a round alike. Periodic work, such as the database's upkeep once a minute, meets one side in
-/// one round and the other side in the next.
+/// of a round alike. Periodic work, such as PostgreSQL's autovacuum once a minute, affects one side
+/// in one round and the other side in the next.
 fn sides(round: u32) -> [Side; 4] {
     use Side::{With, Without};
     if round.is_multiple_of(2) {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_sides_are_compared_by_their_times_and_meet_in_both_orders() {
+    async fn the_sides_are_compared_by_their_times_and_run_in_both_orders() {
         let mut order = String::new();
         let compared = compare(2, async |side| {
             let (letter, enqueue_per_s, drain_per_s) = match side {

@@ -80,13 +80,13 @@ mod tests {
 
     fn message(stop: Stop) -> String {
         let Stop::Failed(failure) = stop else {
-            panic!("one failure is told: {stop:?}");
+            panic!("expected a failure: {stop:?}");
         };
         failure.message
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_never_comes_about_is_named_after_a_minute() {
+    async fn a_condition_that_never_holds_is_named_after_a_minute() {
         let from = Instant::now();
         let never = until("the worker is ready", POLL, async || {
             Ok(Headway::whether(false))
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_that_is_never_answered_is_not_waited_for() {
+    async fn a_query_without_an_answer_times_out_after_a_minute() {
         let from = Instant::now();
         let silent = until("all is drained", POLL, async || {
             std::future::pending().await
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_headway_is_waited_for_and_its_end_is_told() {
+    async fn slow_headway_is_waited_for_and_its_end_is_reported() {
         let mut missing = 10;
         let slow = until("all are handled", STUCK / 2, async || {
             missing -= 1;

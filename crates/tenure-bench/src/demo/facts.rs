@@ -76,7 +76,7 @@ pub(super) struct Facts {
     /// The reason that the paused worker logged.
     paused_noticed: String,
     late_answer: &'static str,
-    /// The reason for which the late settle was refused.
+    /// The reason why the late settle was refused.
     late_answer_reason: Option<&'static str>,
     late: Takeover,
     /// Guarantees that did not hold.
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeat_is_explained_by_a_lapse_alone() {
+    fn only_a_lapse_explains_a_repeat() {
         let done = hold(2, OutcomeKind::Done);
         let lapsed = hold(1, OutcomeKind::Lapsed);
         assert_eq!(totals(true, std::slice::from_ref(&done), &[2]), (0, 0, 0));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_received_or_not_published_is_lost() {
+    fn an_event_that_was_not_received_or_not_published_is_lost() {
         assert_eq!(totals(false, &[], &[1]), (1, 0, 0));
         assert_eq!(totals(true, &[hold(1, OutcomeKind::Done)], &[]), (1, 0, 0));
         let twice = [hold(1, OutcomeKind::Done), hold(2, OutcomeKind::Done)];

@@ -1,6 +1,7 @@
 //! `tenure demo`: shows in one terminal, with its own database, how leases work. Events flow, one
-//! worker is killed, another is paused, and a third answers late. The workers are real processes of
-//! this program, the signals are real, and the demo reads the facts from the store.
+//! worker is killed, another is paused, and the demo itself settles an event too late. Workers and
+//! signals are real: the workers are processes of this program. The demo reads the facts from the
+//! store.
 
 mod facts;
 mod stage;
@@ -17,9 +18,9 @@ use crate::stop::{Failure, Stop};
 
 /// The workers, by name: the first is killed, the second is paused.
 const WORKERS: [&str; 3] = ["alpha", "bravo", "charlie"];
-/// Events published before the first fault.
+/// Number of events published before the first fault.
 const WARM: u64 = 12;
-/// Events published between two faults.
+/// Number of events published between two faults.
 const BETWEEN: u64 = 15;
 
 /// The arguments of `tenure demo`.
@@ -100,7 +101,7 @@ async fn kill(stage: &mut Stage<'_>) -> Result<Takeover, Stop> {
         "{name} was killed (SIGKILL) with {} in hand",
         stage::listed(&held)
     ))?;
-    stage.tell("nobody tells anyone: its lease is not renewed any more, and will lapse")?;
+    stage.tell("no process reports this: the lease is no longer renewed, and will lapse")?;
     let taken = stage.taken_over(&held, began).await?;
     stage.good(format_args!("{}", taken.sentence()))?;
     Ok(taken)

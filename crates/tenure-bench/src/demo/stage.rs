@@ -32,8 +32,8 @@ pub(super) const TERM: Duration = Duration::from_secs(2);
 const HANDLER: &str = "echo \"$TENURE_ID $TENURE_FENCE\" >> received; sleep 0.5";
 /// Interval between two events.
 const FLOW: Duration = Duration::from_millis(150);
-/// Maximum pending events; the flow waits while there are this many. On a busy machine the workers
-/// are slower than the flow, and a lapsed event would wait behind the backlog.
+/// Maximum number of pending events; the flow waits while there are this many. On a busy machine
+/// the workers are slower than the flow, and a lapsed event would wait behind the backlog.
 const PENDING_MAX: u64 = 8;
 /// Interval between two polls.
 const POLL: Duration = Duration::from_millis(25);
@@ -114,7 +114,7 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// The events that flow.
+/// The task that writes events at a fixed interval.
 struct Flow {
     is_over: Arc<AtomicBool>,
     ids: JoinHandle<Result<Vec<ItemId>, StoreError>>,
@@ -181,8 +181,8 @@ impl<'a> Stage<'a> {
         }
         command
             .args(["work", "--name", name, "--exec", HANDLER])
-            // One worker alone must keep up with the flow, even on a busy machine: lapsed items
-            // wait behind all that are due earlier.
+            // One worker alone must keep up with the flow, even on a busy machine: a lapsed item
+            // waits behind all items that are due earlier.
             .args(["--concurrency", "8", "--batch", "4"])
             .args(["--database", "sqlite://demo.db"])
             .env("TENURE_LEASE_TERM", format!("{}s", TERM.as_secs()))
@@ -354,7 +354,7 @@ impl<'a> Stage<'a> {
         let mut first = None;
         for held in held {
             let taken = self
-                .until("someone else takes it over", async || {
+                .until("another worker takes it over", async || {
                     self.successor(held, began).await
                 })
                 .await?;
@@ -478,7 +478,7 @@ fn reason_of_a_loss(line: &str, taken: &Takeover) -> Option<String> {
         return Some("refused".to_owned());
     }
     let is_lost =
-        message.starts_with("lost a hold") && fields.get("fence")?.as_i64()? == taken.fence_old;
+        message.starts_with("lost a lease") && fields.get("fence")?.as_i64()? == taken.fence_old;
     is_lost.then(|| fields.get("reason")?.as_str().map(str::to_owned))?
 }
 

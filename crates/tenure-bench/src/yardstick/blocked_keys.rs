@@ -1,4 +1,4 @@
-//! Blocked keys with many events behind them, as ballast for a drain of other events.
+//! Stuck keys with many events behind their heads, as ballast for a drain of other events.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use tenure::{Event, NewEvent, Outcome, StoreError, StoreErrorKind};
 
 use super::{BULK, Yardstick, cycle, event, fill, token};
 
-/// Number of blocked keys; the events behind them are shared out evenly.
+/// Number of stuck keys; the events are spread evenly over them.
 const KEYS: u32 = 1_000;
-/// Longer than any run.
+/// Delay of a head, longer than any run.
 const DELAY: Duration = Duration::from_hours(24);
-/// Claims without a result after which the store has no available event.
+/// Maximum number of claims, including empty ones, for settling the heads as dead.
 const TRIES: u32 = 100;
 
-/// The reason why a key is blocked.
+/// The reason why a key is stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// The head is not due.
@@ -28,7 +28,7 @@ enum Cause {
 }
 
 impl Cause {
-    /// The causes take turns.
+    /// Returns the cause for the nth key; the causes take turns.
     fn of(nth: u32) -> Self {
         match nth % 3 {
             0 => Self::Delay,
@@ -39,8 +39,8 @@ impl Cause {
 }
 
 impl Yardstick {
-    /// Puts this many events behind the heads of 1,000 blocked keys: a third of the heads is
-    /// delayed, a third of the keys paused, a third of the heads dead and blocking.
+    /// Puts this many events behind 1,000 stuck keys: a third has a delayed head, a third is
+    /// paused, and a third is blocked by a dead head.
     pub(crate) async fn block(&self, events: u32) -> Result<(), StoreError> {
         let store = self.store();
         let keys = KEYS.min(events.max(1));

@@ -7,7 +7,7 @@ use super::{Rate, Yardstick};
 
 /// The matrix of the bare checkpoints.
 pub(super) const MATRIX: &str = "bench";
-/// Rows reported at the end of a chunk.
+/// Number of rows reported at the end of a chunk.
 pub(super) const ROWS: i64 = 1000;
 
 impl Yardstick {
@@ -28,7 +28,7 @@ impl Yardstick {
         }
     }
 
-    /// Creates the table `outbox` as a hand-written outbox has it.
+    /// Creates the hand-written table `outbox`.
     pub(crate) async fn make_adopted(&self) -> Result<(), StoreError> {
         match self {
             Self::Postgres(yardstick) => yardstick.make_adopted().await,

@@ -49,8 +49,8 @@ pub(crate) enum Yardstick {
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
 impl Yardstick {
-    /// Creates fresh scratch tables beside the database of the address: the schema
-    /// `tenure_bench_<name>`, or a file in the same folder.
+    /// Creates fresh scratch tables: in the schema `tenure_bench_<name>` of the PostgreSQL
+    /// database, or in a file next to the SQLite file.
     pub(crate) async fn open(url: &str, name: &str) -> Result<Self, StoreError> {
         if let Some(path) = url
             .strip_prefix("sqlite://")
@@ -108,7 +108,7 @@ impl Yardstick {
         }
     }
 
-    /// Inserts many rows per statement into one table.
+    /// Inserts rows into one table, a thousand per transaction.
     pub(crate) async fn row_enqueue(&self, events: u32) -> Rate {
         match self {
             Self::Postgres(yardstick) => yardstick.row_enqueue(events).await,
@@ -116,7 +116,7 @@ impl Yardstick {
         }
     }
 
-    /// Inserts many rows per statement into the two tables that an event needs.
+    /// Inserts rows into the two tables that an event needs, a thousand events per transaction.
     pub(crate) async fn bare_enqueue(&self, events: u32) -> Rate {
         match self {
             Self::Postgres(yardstick) => yardstick.bare_enqueue(events).await,
@@ -124,7 +124,7 @@ impl Yardstick {
         }
     }
 
-    /// Inserts one row per statement into one table, by several producers at once.
+    /// Inserts rows into one table, one per transaction, by several producers at once.
     pub(crate) async fn row_insert(&self, events: u32, producers: u32) -> Rate {
         match self {
             Self::Postgres(yardstick) => yardstick.row_insert(events, producers).await,
@@ -195,8 +195,8 @@ impl Yardstick {
         }
     }
 
-    /// Process ids of this program's connections to the database; `None` for a database without
-    /// connections.
+    /// Process ids, on the server, of all connections of Tenure's programs to the database; `None`
+    /// for SQLite, which has no server.
     pub(crate) async fn sessions(&self) -> Result<Option<Vec<i32>>, StoreError> {
         match self {
             Self::Postgres(yardstick) => yardstick.sessions().await.map(Some),
@@ -224,7 +224,7 @@ impl Yardstick {
     }
 }
 
-/// The name of a measured chunk, and of its matrix.
+/// The name of a measured chunk.
 pub(crate) fn chunk_name(number: u32) -> String {
     format!("chunk-{number}")
 }

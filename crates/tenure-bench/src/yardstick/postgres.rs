@@ -99,7 +99,7 @@ impl PostgresYardstick {
         self.checkpoint().await
     }
 
-    /// Skips the checkpoint if the role may not run it.
+    /// Runs a checkpoint, if the role may.
     pub(super) async fn checkpoint(&self) -> Result<(), StoreError> {
         drop(self.execute("checkpoint").await);
         Ok(())
@@ -176,7 +176,7 @@ impl PostgresYardstick {
         Ok(watch.rate(each * producers))
     }
 
-    /// The bare record of calls, inserted before the calls.
+    /// Inserts the bare record of calls before they are made.
     pub(super) async fn open_attempts(&self, calls: u32) -> Result<Vec<i64>, StoreError> {
         let statement = bare!("attempts_open");
         let query = sqlx::query(statement).bind(i64::from(calls));

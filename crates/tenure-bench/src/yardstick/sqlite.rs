@@ -1,4 +1,4 @@
-//! The bare loops on SQLite: one file for Tenure, one for the yardstick, full sync.
+//! The bare loops on SQLite: a file for Tenure, one for the yardstick, both `synchronous = full`.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ pub(crate) struct SqliteYardstick {
     conn: Arc<Mutex<Connection>>,
 }
 
-/// A timestamp with as many digits as a real one; it is never read.
+/// A timestamp that takes as many bytes as a real one; it is never read.
 const BEGAN: i64 = i64::MAX / 2;
 
 macro_rules! bare {
@@ -28,7 +28,7 @@ macro_rules! bare {
 
 impl SqliteYardstick {
     pub(super) async fn open(ours: PathBuf) -> Result<Self, StoreError> {
-        // A separate name for each, because several are open at once.
+        // Derive the name from that of Tenure's file, because several yardsticks are open at once.
         let mut theirs = ours.clone().into_os_string();
         theirs.push(".theirs");
         let theirs = PathBuf::from(theirs);
@@ -91,13 +91,13 @@ impl SqliteYardstick {
         self.blocking(move |conn| bare_enqueue(conn, events)).await
     }
 
-    /// SQLite has one writer, so the producers take turns.
+    /// SQLite has one writer, so one producer inserts all rows.
     pub(super) async fn row_insert(&self, events: u32, _producers: u32) -> Rate {
         self.blocking(move |conn| row_enqueue(conn, events, 1))
             .await
     }
 
-    /// The bare record of calls, inserted before the calls.
+    /// Inserts the bare record of calls before they are made.
     pub(super) async fn open_attempts(&self, calls: u32) -> Result<Vec<i64>, StoreError> {
         self.blocking(move |conn| {
             let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -157,7 +157,7 @@ fn failed(error: rusqlite::Error) -> StoreError {
     StoreError::new("bench", StoreErrorKind::Corrupt, error.to_string()).with_cause(error)
 }
 
-/// Removes a database with its other files. A scratch file may be absent.
+/// Removes a database with its other files, as far as they exist.
 fn remove(path: &Path) {
     for tail in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();

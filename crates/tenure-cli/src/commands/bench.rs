@@ -98,7 +98,7 @@ impl Console for Output {
     }
 }
 
-/// Returns the I/O error of the output as such again.
+/// Converts an error of the output back to an I/O error.
 fn written(done: Result<(), Stop>) -> io::Result<()> {
     done.map_err(|stop| match stop {
         Stop::Closed => io::ErrorKind::BrokenPipe.into(),

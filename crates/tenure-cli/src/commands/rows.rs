@@ -1,4 +1,4 @@
-//! Operator's commands for the rows of an adopted table: those of events, with `--table`.
+//! The operators' commands for events, applied to the rows of an adopted table (`--table`).
 
 use clap::Args;
 use comfy_table::Cell;

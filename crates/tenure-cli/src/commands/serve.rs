@@ -31,7 +31,7 @@ pub(crate) struct Serve {
     working: WorkerArgs,
 }
 
-/// Options of every command that works.
+/// Options of the commands that work on events.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
     /// Keep trying for this long if the database does not answer at the start

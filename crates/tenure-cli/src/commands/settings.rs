@@ -12,7 +12,7 @@ use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
-/// Maximum attempts at a change that conflicts with concurrent changes.
+/// Maximum number of attempts at a change that conflicts with concurrent changes.
 const ATTEMPTS: u32 = 10;
 
 /// The value that removes a setting from those of the cluster.
@@ -181,7 +181,7 @@ struct Changed {
     setting: &'static str,
     old: String,
     new: String,
-    /// It was not named, but changes because it follows `lease.term`.
+    /// True if the value follows `lease.term`.
     follows: bool,
     /// The new version of the cluster's settings.
     version: u64,
@@ -204,7 +204,7 @@ async fn set(cx: &Context, changes: &[String]) -> Result<Exit, Stop> {
             return print_changes(cx, &changed(&changes, &before, &after, version));
         }
     }
-    let message = "other changes to the settings kept coming first";
+    let message = format!("another change came first in each of {ATTEMPTS} attempts");
     Err(Problem::new(Exit::Failed, message)
         .hint("nothing was changed; try again")
         .into())

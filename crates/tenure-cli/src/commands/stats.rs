@@ -71,8 +71,12 @@ pub(super) async fn run(cx: &Context, of: &TableArg) -> Result<Exit, Stop> {
         job_table(cx, jobs)?;
     }
     if counts.lapsed > 0 {
+        let held = match counts.lapsed {
+            1 => "is held under a lapsed lease",
+            _ => "are held under lapsed leases",
+        };
         cx.output.note(format_args!(
-            "{} held past the term: `tenure reap` ends their leases, as does the next idle claim",
+            "{} {held}: `tenure reap` ends lapsed leases, as does the next idle claim",
             events(usize::try_from(counts.lapsed).unwrap_or(usize::MAX))
         ));
     }

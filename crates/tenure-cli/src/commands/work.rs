@@ -150,7 +150,7 @@ fn print_drained(cx: &Context, args: &Work, outcomes: &TeamOutcomes) {
 pub(super) async fn drained(is_quiet: impl AsyncFn() -> Result<bool, StoreError>) {
     let mut quiet = 0;
     while quiet < QUIET_POLLS {
-        // Other processes enqueue and settle as well; only the store knows, and it does not notify.
+        // Other processes enqueue and settle, too, and the store does not notify, so poll.
         tokio::time::sleep(POLL_INTERVAL).await;
         quiet = match is_quiet().await {
             Ok(true) => quiet + 1,
@@ -186,7 +186,7 @@ async fn is_quiet(
     let mut waits = counts.queues.iter();
     let is_due = waits.any(|(name, waits)| waits.due > 0 && is_ours(name) && is_open(name));
     let has_deliveries = watch.sends() && has_deliveries(tenure, watch, &counts).await?;
-    // Checked last: an item claimed since then is on its way, held or settled.
+    // Check the workers last: an item that is no longer due is claimed, held or settled by then.
     Ok(!is_due && !has_deliveries && !watch.is_busy())
 }
 

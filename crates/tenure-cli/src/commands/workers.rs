@@ -15,7 +15,7 @@ use crate::output::plain;
 use crate::problem::Stop;
 use crate::time::relative;
 
-/// Maximum number of workers listed, those that reported last first.
+/// Maximum number of workers listed: those that reported most recently.
 const WORKERS_MAX: u32 = 1_000;
 
 /// A stopped worker is listed for this long without `--all`.

@@ -172,7 +172,7 @@ fn agent(text: String) -> Result<String, String> {
     Err("1 to 256 printable characters, such as shop-webhooks/1.0".to_owned())
 }
 
-/// An address, a slash and a prefix length.
+/// Returns true for an IP address, a slash and a prefix length.
 fn is_network(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else {
         return false;

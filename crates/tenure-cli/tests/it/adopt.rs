@@ -18,7 +18,7 @@ pub(crate) const MAKE: &str = "create table outbox (
 );
 insert into outbox (id, payload, created_at) values ('a', '1', NOW), ('b', '2', NOW);";
 
-/// Runs SQL as the application does; `HOUR` is an hour, to be added to a timestamp.
+/// Runs SQL of the application; translates `MOMENT`, `NOW` and `HOUR` for the database.
 pub(crate) async fn apply(place: &Place, sql: &str) {
     if place.url.starts_with("postgres") {
         let sql = sql.replace("MOMENT", "timestamptz").replace("NOW", "now()");
@@ -43,7 +43,7 @@ pub(crate) fn adopted(place: &Place) {
 }
 
 #[tokio::test]
-async fn a_table_is_adopted_worked_operated_on_and_undone() {
+async fn a_table_is_adopted_and_worked_and_the_adoption_is_undone() {
     for place in everywhere().await {
         apply(&place, MAKE).await;
         let printed = place.run(&[&ADOPT[..], &["--print"]].concat()).succeeded();
@@ -63,7 +63,7 @@ async fn a_table_is_adopted_worked_operated_on_and_undone() {
 
         let why = place.run(&["why", "--table", "outbox", "1"]).succeeded();
         assert!(why.err.contains("tenure work --table outbox"), "{why:?}");
-        // A concurrency of 1 works the rows one at a time, in order.
+        // With a concurrency of 1, the worker handles the rows one at a time, in order.
         let exec = "cat >> worked; echo >> worked";
         let work = ["work", "--table", "outbox", "--drain", "--exec", exec];
         place
@@ -99,7 +99,7 @@ async fn a_table_is_adopted_worked_operated_on_and_undone() {
     }
 }
 
-/// Runs operators' commands on the rows, two of which are done.
+/// Runs operators' commands on the two rows, which are done.
 fn operate(place: &Place) {
     let stats = |field: &str| {
         let output = place
@@ -136,7 +136,7 @@ fn operate(place: &Place) {
 }
 
 #[tokio::test]
-async fn a_held_lease_blocks_the_undo() {
+async fn an_undo_needs_force_while_a_worker_holds_a_row() {
     for place in everywhere().await {
         apply(&place, MAKE).await;
         adopted(&place);
@@ -146,7 +146,7 @@ async fn a_held_lease_blocks_the_undo() {
         let undo = ["adopt", "outbox", "--undo", "--yes"];
         place
             .run(&undo)
-            .failed(4, "workers hold 1 rows of outbox", "--force");
+            .failed(4, "rows of outbox that workers hold: 1", "--force");
         let release = table.release(&held.lease.token).await.unwrap();
         assert_eq!(release, 1);
         let claimed = table.claim(1).await.unwrap().unwrap();
@@ -210,7 +210,7 @@ fn all_faults_of_a_map_are_reported_with_their_lines() {
         output.err.contains("did you mean columns.until?"),
         "{output:?}"
     );
-    assert!(!place.file().exists(), "a bad map needs no database");
+    assert!(!place.file().exists(), "a bad map creates no database");
     place.run(&["adopt", "mails", "--map", "gone.toml"]).failed(
         2,
         "cannot read the map gone.toml",
@@ -235,13 +235,13 @@ async fn print_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_record_of_a_table_that_is_gone_is_removed() {
+async fn an_undo_removes_the_record_of_a_dropped_table() {
     for place in everywhere().await {
         apply(&place, MAKE).await;
         adopted(&place);
         apply(&place, "drop table outbox").await;
         let listed = place.run(&["adopt", "list"]).succeeded();
-        assert!(listed.out.contains("gone"), "{listed:?}");
+        assert!(listed.out.contains("no longer exists"), "{listed:?}");
         let undo = ["adopt", "outbox", "--undo", "--yes"];
         let output = place.run(&undo).succeeded();
         let message = format!("{}{}", output.out, output.err);
@@ -254,7 +254,7 @@ async fn the_record_of_a_table_that_is_gone_is_removed() {
         .failed(2, "name of a table", "search_path");
 }
 
-/// Runs the SQL and the commands of the page on adoption on PostgreSQL, in their order.
+/// Runs the SQL and the commands of `docs/ADOPT.md` on PostgreSQL, in their order.
 #[tokio::test]
 async fn the_page_on_adoption_runs_as_it_is_written() {
     let page = include_str!("../../../../docs/ADOPT.md");
@@ -337,8 +337,8 @@ impl Place {
     }
 }
 
-/// Rows of the two tables of sync jobs have the term of their specification, unless another term is
-/// configured.
+/// Rows of `sync_jobs` and `sync_checkpoints` have the term of their specification, unless another
+/// term is configured.
 ///
 /// Proves: S5-018, S5-034, S5-043, S5-044
 #[tokio::test]
@@ -360,7 +360,7 @@ async fn a_table_of_sync_jobs_has_the_term_of_its_specification_unless_one_is_se
         assert_eq!(
             with_flag,
             (30, 7),
-            "even if it equals the default for events"
+            "the flag counts, even if it equals the default for events"
         );
         place.write("tenure.toml", "[lease]\nterm = \"80s\"\n");
         assert_eq!(leased(&place, "sync_checkpoints", &[]).await, (80, 20));
@@ -368,7 +368,8 @@ async fn a_table_of_sync_jobs_has_the_term_of_its_specification_unless_one_is_se
         place
             .run(&["settings", "set", "lease.term=40s"])
             .succeeded();
-        // A worker knows the settings of the cluster only after its first report.
+        // A worker may send its first report before it knows the settings of the cluster, so only
+        // the term is compared.
         assert_eq!(leased(&place, "sync_jobs", &[]).await.0, 40);
     }
 }

@@ -56,14 +56,14 @@ fn a_line_of_ten_megabytes_is_reported_and_the_lines_before_it_are_written() {
 }
 
 #[test]
-fn a_configuration_without_an_end_is_not_read_to_it() {
+fn an_endless_configuration_is_refused() {
     let place = sqlite();
     let output = place.run(&["--config", "/dev/zero", "stats"]).ended(2);
     assert!(output.err.contains("longer than 1 MiB"), "{output:?}");
 }
 
 #[tokio::test]
-async fn an_event_that_no_route_takes_stays_and_does_not_delay_others() {
+async fn an_event_without_a_route_stays_pending_and_does_not_delay_others() {
     for place in everywhere().await {
         let file = to_file("lines").replace("\"*\"", "\"known.*\"");
         place.write("tenure.toml", &file);
@@ -84,7 +84,7 @@ async fn an_event_that_no_route_takes_stays_and_does_not_delay_others() {
         })
         .await;
         for command in ["why", "show"] {
-            // When the next attempt of the event is due, `why` says so.
+            // While the next attempt is due, `why` says that instead of the last error.
             soon(async || {
                 let output = place.run(&[command, &stranger]).succeeded();
                 output
@@ -141,7 +141,7 @@ fn intervals_that_conflict_with_the_term_are_refused_in_every_layer() {
 }
 
 #[tokio::test]
-async fn a_database_that_comes_up_within_the_wait_is_served() {
+async fn a_server_starts_when_its_database_comes_up_within_the_wait() {
     let server = Server::start().await;
     let database = server.database().await;
     let mut place = sqlite();
@@ -162,7 +162,7 @@ async fn a_database_that_comes_up_within_the_wait_is_served() {
 }
 
 #[tokio::test]
-async fn a_server_does_not_start_on_a_database_that_takes_no_writes() {
+async fn a_server_does_not_start_on_a_read_only_database() {
     let [_, mut place] = everywhere().await;
     place.enqueue("a");
     let writable = place.url.clone();
@@ -177,7 +177,7 @@ async fn a_server_does_not_start_on_a_database_that_takes_no_writes() {
 }
 
 #[test]
-fn a_server_does_not_start_on_a_file_that_takes_no_writes() {
+fn a_server_does_not_start_on_a_read_only_file() {
     let place = sqlite();
     place.enqueue("a");
     let output = place.run_unwritable(&["serve", "--listen", "127.0.0.1:0", "--wait", "1s"]);
@@ -188,8 +188,8 @@ fn a_server_does_not_start_on_a_file_that_takes_no_writes() {
     assert_eq!(stats.field("pending"), "1");
 }
 
-/// Returns the program with a limit on the size of files, in blocks of the shell. A write beyond
-/// the limit fails as on a full disk.
+/// Returns the program with a limit on the size of files, in the blocks of `ulimit -f`. A write
+/// beyond the limit fails as on a full disk.
 fn limited(place: &Place, blocks: u32) -> std::process::Command {
     let mut command = place.command(Path::new("sh"));
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
@@ -272,7 +272,7 @@ async fn two_servers_on_one_file_publish_each_event_once_between_them() {
         running.wait().succeeded();
     }
     let [first, second] = ["one", "two"].map(|name| published(&place, name));
-    assert!(!first.is_empty() && !second.is_empty(), "both work");
+    assert!(!first.is_empty() && !second.is_empty(), "both publish");
     let all: BTreeSet<_> = first.iter().chain(&second).copied().collect();
     let expected: BTreeSet<_> = written.iter().map(|id| id.id().number()).collect();
     assert_eq!(all, expected);
@@ -294,12 +294,12 @@ async fn a_second_signal_ends_a_server_at_once() {
     let began = tokio::time::Instant::now();
     running.terminate();
     let output = running.wait().ended(1);
-    assert!(began.elapsed().as_secs() < 10, "it did not wait");
+    assert!(began.elapsed().as_secs() < 10, "the server waited");
     assert!(output.err.contains("second signal"), "{output:?}");
 }
 
 #[tokio::test]
-async fn the_logs_of_a_server_name_worker_and_event_and_no_content() {
+async fn the_logs_of_a_server_name_worker_and_event_but_show_no_content() {
     for mut place in everywhere().await {
         if place.url.starts_with("postgres:") {
             // The test server does not check passwords.

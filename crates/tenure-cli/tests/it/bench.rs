@@ -70,7 +70,8 @@ const MORE: [&str; 9] = [
 #[tokio::test]
 async fn every_figure_is_measured_on_both_databases() {
     let (file, server) = (sqlite(), postgres().await);
-    // Both benchmarks run concurrently, because they watch an idle worker most of the time.
+    // The gate measures one of the databases, `scripts/prove` both, concurrently: a benchmark only
+    // watches an idle worker most of the time.
     let args = [&ARGS[..], &["--old-snapshot"]].concat();
     let places = Extent::chosen().of(&[(&file, "sqlite"), (&server, "postgres")], 1);
     let started = places.into_iter().map(|(place, name)| {
@@ -91,7 +92,7 @@ async fn every_figure_is_measured_on_both_databases() {
         }
         let snapshot = &figures["old_snapshot_vs_empty"];
         match name {
-            "sqlite" => assert!(snapshot.is_null(), "SQLite has no such thing: {snapshot}"),
+            "sqlite" => assert!(snapshot.is_null(), "SQLite has no such figure: {snapshot}"),
             _ => assert_positive(name, "old_snapshot_vs_empty", snapshot),
         }
         // The benchmark drops its scratch tables at the end.
@@ -144,8 +145,8 @@ const WEBHOOK_FIGURES: [&str; 18] = [
     "held_calls.seconds",
 ];
 
-/// Asserts that few connections are used while calls are open, and that no call is made twice.
-/// These are counts and not times, so they are the same on every machine.
+/// Also asserts that few connections are used while calls are open, and that no call is made twice:
+/// these counts do not depend on the machine.
 #[tokio::test]
 async fn every_figure_of_webhooks_is_measured_on_both_databases() {
     let (file, server) = (sqlite(), postgres().await);
@@ -175,7 +176,7 @@ async fn every_figure_of_webhooks_is_measured_on_both_databases() {
 }
 
 #[test]
-fn webhooks_are_measured_by_themselves() {
+fn webhooks_and_events_are_not_measured_together() {
     let said = sqlite().run(&["bench", "--webhooks", "--keyed"]);
     said.failed(2, "cannot be used with", "");
     let said = sqlite().run(&["bench", "--held-calls", "10"]);
@@ -183,13 +184,13 @@ fn webhooks_are_measured_by_themselves() {
 }
 
 #[test]
-fn more_items_than_a_worker_may_have_cannot_be_held() {
+fn more_items_than_one_worker_may_hold_are_refused() {
     let said = sqlite().run(&["bench", "--held", "10001"]);
     said.failed(2, "10001 is not in 1..=10000", "");
 }
 
 #[test]
-fn a_drain_needs_a_key_at_least() {
+fn a_drain_with_keys_needs_at_least_one_key() {
     let said = sqlite().run(&["bench", "--keyed", "0"]);
     said.failed(2, "0 is not in 1..=100000", "");
 }
@@ -275,7 +276,7 @@ fn two_builds_are_compared_figure_by_figure() {
         assert!(row["low"].is_null() && row["high"].is_null(), "{row}");
         assert_eq!(row["verdict"], verdict, "{row}");
     }
-    assert!(row("events").is_none(), "a setting is no figure");
+    assert!(row("events").is_none(), "a setting is not a figure");
     assert_eq!(comparison["not_compared"], serde_json::json!([]));
     let left: Vec<_> = std::fs::read_dir(place.path("")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");

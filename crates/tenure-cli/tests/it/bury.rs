@@ -35,7 +35,7 @@ async fn an_event_is_buried_even_if_a_worker_holds_it() {
 }
 
 #[tokio::test]
-async fn a_settled_event_is_not_changed() {
+async fn a_settled_event_cannot_be_buried() {
     for place in everywhere().await {
         let done = place.enqueue("a");
         place.done().await;

@@ -140,7 +140,7 @@ fn faults_of_a_configuration_are_reported_without_passwords() {
 }
 
 #[test]
-fn a_command_that_runs_for_an_event_may_run_the_program() {
+fn variables_of_tests_and_of_commands_are_not_mistaken_for_settings() {
     let place = sqlite();
     for name in [
         "TENURE_TEST_POSTGRES",
@@ -153,14 +153,14 @@ fn a_command_that_runs_for_an_event_may_run_the_program() {
     }
 }
 
-/// A setting of the embedded file: its name, its value, its description.
+/// A setting of `tenure.default.toml`; the value is `None` if the line is commented out.
 struct Described<'a> {
     name: String,
     value: Option<&'a str>,
     text: String,
 }
 
-/// The single settings of the embedded file.
+/// The described settings of `tenure.default.toml`, without those of queues, publishers and routes.
 fn described() -> Vec<Described<'static>> {
     let mut section = "";
     let mut text: Vec<&str> = Vec::new();
@@ -199,7 +199,7 @@ Each layer overrides the one before it: the defaults, the file, the environment,
 The file is `tenure.toml` in the working directory, or the one that `--config` or `TENURE_CONFIG` \
 names.
 Settings made for all workers with `tenure settings set` override the configuration of each.
-All faults are reported at once, with their lines, before anything is done; the exit code is 2.
+A command reports all errors at once, with their lines, before it does anything, and exits with 2.
 A duration is text with units: `30s`, `5m`, `1h 30m`, `7d`.
 `tenure settings` shows the settings in force and their sources.
 
@@ -244,7 +244,7 @@ fn the_page_of_the_configuration_is_up_to_date() {
     assert_eq!(
         described().len(),
         33,
-        "the embedded file was not understood"
+        "the number of settings in tenure.default.toml has changed"
     );
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")

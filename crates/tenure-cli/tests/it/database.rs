@@ -1,4 +1,5 @@
-//! Databases that are missing, unreachable, read-only or not of Tenure; and passwords in addresses.
+//! Errors about databases that are missing, unreachable, read-only or without Tenure's tables; no
+//! error shows the password of an address.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use sqlx::{Connection, PgConnection};
 
 use crate::program::{everywhere, finish, postgres, sqlite};
 
-/// Commands that only read, and so create no database.
+/// Commands that need an existing database and do not create one.
 const READING: [&[&str]; 8] = [
     &["events"],
     &["show", "1"],
@@ -20,7 +21,7 @@ const READING: [&[&str]; 8] = [
 ];
 
 #[test]
-fn reading_a_missing_file_does_not_create_it_and_hints_how_to_begin() {
+fn a_command_on_a_missing_file_does_not_create_it_and_hints_how_to_begin() {
     let place = sqlite();
     for args in READING {
         place
@@ -43,7 +44,7 @@ fn without_an_address_the_database_is_a_file_in_the_current_folder() {
 }
 
 #[test]
-fn memory_is_refused_since_it_would_end_with_the_command() {
+fn a_database_in_memory_is_refused_because_it_would_end_with_the_command() {
     let place = sqlite();
     for args in [&["enqueue", "a", "1"][..], &["stats"], &["migrate"]] {
         let args = [args, &["--database", "memory:"]].concat();
@@ -203,5 +204,5 @@ fn an_address_without_a_file_is_a_usage_error() {
     place.url = "sqlite://".to_owned();
     place
         .run(&["stats"])
-        .failed(2, "names no database", "sqlite://FILE");
+        .failed(2, "is not that of a database", "sqlite://FILE");
 }

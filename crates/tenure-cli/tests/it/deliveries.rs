@@ -12,7 +12,7 @@ fn add(place: &Place, receiver: &Receiver, rules: &[&str]) -> String {
     output.field("secret").trim_matches('"').to_owned()
 }
 
-/// Works until nothing is due, and returns the log.
+/// Runs a worker until nothing is due, and returns its log.
 fn drain(place: &Place) -> String {
     place.run(&["work", "--drain"]).succeeded().err
 }
@@ -23,7 +23,7 @@ fn code(place: &Place, id: &str) -> String {
     output.field("code").trim_matches('"').to_owned()
 }
 
-/// The program needs no environment variable for this.
+/// Webhooks need no environment variable; the test sets only the address of the database.
 ///
 /// Proves: S2-034
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn an_event_reaches_its_endpoint_signed_and_once() {
         assert_eq!(attempts[0]["body"], "noted");
         assert_eq!(
             attempts[0]["fence"],
-            verified.fence.expect("it has one").number()
+            verified.fence.expect("a call has a fence").number()
         );
         assert_eq!(code(&place, "d1"), "delivered");
 
@@ -119,7 +119,7 @@ async fn dead_deliveries_are_listed_counted_and_replayed() {
         assert_eq!(attempts[0]["outcome"], "failed");
         assert_eq!(attempts[1]["outcome"], "delivered");
         assert_eq!(output.objects()[0]["generation"], 1);
-        // Both `replay` and `deliveries` accept the id of a delivery.
+        // `replay` and `bury` accept the id of a delivery, as does `deliveries bury`.
         let output = place.run(&["replay", "d1", "--json"]).succeeded();
         assert_eq!(output.field("id"), "\"d1\"");
         let output = place.run(&["deliveries", "bury", "d1", "--reason", "a test"]);
@@ -178,7 +178,7 @@ async fn the_deliveries_of_a_disabled_endpoint_wait() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_gone_is_disabled_and_its_deliveries_are_buried() {
+async fn an_endpoint_that_answers_gone_is_disabled_and_its_delivery_is_dead() {
     for place in everywhere().await {
         let receiver = Receiver::start(&[410]);
         add(&place, &receiver, &["--concurrency", "1"]);
@@ -272,7 +272,7 @@ async fn no_log_contains_a_payload_or_a_secret() {
         receiver.next();
         assert!(log.contains("billing"), "the endpoint is named");
         let key = std::fs::read_to_string(place.path("tenure.key")).expect("it was made");
-        let key = key.rsplit(':').next().expect("it has a value").trim();
+        let key = key.rsplit(':').next().expect("the key has a value").trim();
         let bare = secret.trim_start_matches("whsec_");
         for canary in ["canary-payload", "canary-header", bare, key] {
             assert!(!log.contains(canary), "{canary}");
@@ -280,8 +280,8 @@ async fn no_log_contains_a_payload_or_a_secret() {
     }
 }
 
-/// The program prints the cause of a failing endpoint wherever an operator looks first, even if
-/// thousands of waiting deliveries were never tried. The command in the hint ends the wait.
+/// Every command that an operator may try first prints why an endpoint fails, even for deliveries
+/// that were never tried. `endpoints enable` ends the wait.
 #[tokio::test]
 async fn an_endpoint_that_backs_off_says_why_and_can_be_enabled() {
     for place in everywhere().await {

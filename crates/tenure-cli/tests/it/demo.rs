@@ -34,7 +34,7 @@ fn the_demo_shows_that_the_promises_hold() {
 }
 
 #[tokio::test]
-async fn an_interrupted_demo_ends_its_workers_and_keeps_what_is_to_be_kept() {
+async fn an_interrupted_demo_ends_its_workers_and_with_keep_keeps_its_files() {
     let place = sqlite();
     let mut child = place
         .command(Path::new(env!("CARGO_BIN_EXE_tenure")))

@@ -4,9 +4,9 @@ use tenure::Outcome;
 
 use crate::program::{Place, everywhere, sqlite};
 
-/// Returns the verdict on a subject. Every verdict except good has a hint, and a bad one makes the
-/// exit code 1. The temporary PostgreSQL may itself get a bad verdict, because it does not sync to
-/// disk.
+/// Returns the verdict on a subject. Asserts that it has a hint unless it is good, and that the
+/// exit code is 1 if any verdict is bad. The PostgreSQL server of the tests may itself get a bad
+/// verdict, because it does not sync to disk.
 #[track_caller]
 fn verdict(place: &Place, subject: &str) -> String {
     let output = place.run(&["doctor", "--json"]);
@@ -90,9 +90,9 @@ async fn a_key_that_a_dead_event_blocks_is_bad() {
     }
 }
 
-/// Goal: keys that operators paused do not hide keys that need an operator.
+/// A blocked key is bad even while it is paused; a paused key without events is not reported.
 #[tokio::test]
-async fn paused_keys_do_not_hide_blocked_keys() {
+async fn a_pause_does_not_hide_that_a_key_is_blocked() {
     for place in everywhere().await {
         place.enqueue_keyed("customer-7");
         place
@@ -104,7 +104,7 @@ async fn paused_keys_do_not_hide_blocked_keys() {
         place.enqueue_keyed("customer-7");
         place.run(&["keys", "pause", "customer-7"]).succeeded();
         assert_eq!(verdict(&place, "keys"), "bad");
-        // The event waits behind a blocked head, so a worker would not help.
+        // The event waits behind a dead head that blocks the key, so a worker would not help.
         assert_eq!(verdict(&place, "due"), "good");
         place.run(&["keys", "pause", "nothing-waits"]).succeeded();
         let output = place.run(&["doctor"]);
@@ -113,7 +113,7 @@ async fn paused_keys_do_not_hide_blocked_keys() {
 }
 
 #[test]
-fn nothing_bad_ends_with_0_and_something_bad_with_1() {
+fn the_exit_code_is_1_only_if_a_verdict_is_bad() {
     let place = sqlite();
     place.run(&["migrate"]).succeeded();
     let output = place.run(&["doctor"]).succeeded();

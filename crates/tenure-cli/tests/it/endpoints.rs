@@ -49,7 +49,7 @@ async fn a_secret_is_printed_once_and_stored_sealed() {
         let output = place.run(&["endpoints", "add", url, "--id", "two"]);
         assert!(
             !output.succeeded().err.contains("created"),
-            "it is created once"
+            "the key is created once"
         );
         let output = place.run(&["endpoints", "add", url, "--id", "two"]);
         output.failed(4, "the id two is taken", "another --id");
@@ -266,7 +266,7 @@ fn only_the_public_half_of_a_key_pair_is_printed() {
     place.run(&["endpoints", "test", "pair"]).succeeded();
     assert!(receiver.next().verified(public.trim_matches('"')).is_ok());
 
-    // A secret of the operator is read from the input and not printed.
+    // The operator's own secret is read from standard input and not printed.
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let args = ["endpoints", "add", &url, "--id", "own", "--secret", "-"];
     let output = place.run_with(&args, secret.as_bytes()).succeeded();
@@ -285,7 +285,9 @@ fn without_the_key_no_secret_is_opened_and_no_other_key_is_created() {
     let original = std::fs::read(&key).expect("it was made");
     let output = place.run(&["doctor", "--json"]);
     assert!(
-        output.out.contains("opens all sealed secrets"),
+        output
+            .out
+            .contains("opens the secrets of all enabled endpoints"),
         "{output:?}"
     );
     std::fs::remove_file(&key).expect("it is there");
@@ -299,7 +301,7 @@ fn without_the_key_no_secret_is_opened_and_no_other_key_is_created() {
     let output = place.run(&["doctor"]).ended(1);
     assert!(output.out.contains("webhook key"), "{output:?}");
 
-    // A process that sends logs a warning, and the endpoint's health does not change.
+    // The sender logs a warning, and the health of the endpoint does not change.
     place.enqueue("order.paid");
     let output = place.run(&["work", "--drain"]).succeeded();
     let line = output.err.lines().find(|line| line.contains(" WARN "));
@@ -337,7 +339,9 @@ fn a_key_that_other_users_can_read_is_reported() {
     assert!(!send().contains("readable by other users"));
     let output = place.run(&["doctor"]).succeeded();
     assert!(
-        output.out.contains("opens all sealed secrets"),
+        output
+            .out
+            .contains("opens the secrets of all enabled endpoints"),
         "{output:?}"
     );
     for mode in [0o640, 0o604] {

@@ -55,7 +55,7 @@ async fn a_missing_payload_is_read_from_the_input() {
 }
 
 #[tokio::test]
-async fn a_dedupe_key_names_the_event_that_was_first() {
+async fn a_known_dedupe_key_writes_nothing_and_names_the_first_event() {
     for place in everywhere().await {
         let args = ["enqueue", "order.paid", "1", "--dedupe", "order-7"];
         assert_eq!(place.run(&args).succeeded().out, "enqueued 1\n");

@@ -146,10 +146,10 @@ async fn a_byte_order_mark_before_the_first_line_is_ignored() {
     }
 }
 
-/// Goal: no event is lost or repeated around a bad line. Method: the program stops at the line, the
-/// test fixes it and continues.
+/// Goal: no event is lost or repeated around a bad line. Method: the program stops at the line; the
+/// test fixes the line and continues there.
 #[tokio::test]
-async fn a_bad_line_stops_after_those_before_it_and_hints_where_to_continue() {
+async fn the_lines_before_a_bad_line_are_written_and_a_hint_says_where_to_continue() {
     for place in everywhere().await {
         let mut lines: Vec<String> = (1..=1_204).map(|number| number.to_string()).collect();
         lines[1_202] = "{".to_owned();

@@ -1,9 +1,9 @@
-//! The `--help` of every command.
+//! The `--help` of the commands.
 
 use crate::program::sqlite;
 
-/// Every command, with its subcommands.
-const COMMANDS: [&[&str]; 69] = [
+/// Every command except `bench`, with its subcommands.
+pub(crate) const COMMANDS: [&[&str]; 69] = [
     &[],
     &["serve"],
     &["work"],
@@ -88,7 +88,7 @@ fn every_command_has_its_help() {
 }
 
 #[test]
-fn the_program_alone_prints_its_help() {
+fn without_arguments_the_program_prints_its_help() {
     let place = sqlite();
     let output = place.run(&[]).succeeded();
     assert_eq!(output.out, place.run(&["-h"]).succeeded().out);
@@ -97,7 +97,7 @@ fn the_program_alone_prints_its_help() {
 }
 
 #[test]
-fn a_wrong_command_line_is_reported_and_ends_with_2() {
+fn a_wrong_command_line_is_reported_with_exit_code_2() {
     let place = sqlite();
     for args in [
         &["explode"][..],
@@ -128,6 +128,8 @@ fn a_wrong_command_line_is_reported_and_ends_with_2() {
         &["keys", "skip", "customer-7"],
         &["keys", "skip", "customer-7", "--reason", ""],
         &["keys", "skip", "--reason", "test"],
+        &["deliveries", "bury", "d1", "--reason", " "],
+        &["endpoints", "disable", "billing", "--reason", " "],
     ] {
         let output = place.run(args).ended(2);
         assert_eq!(output.out, "", "{args:?}");

@@ -50,7 +50,7 @@ async fn claimable(place: &Place) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn keys_are_listed_as_they_stand() {
+async fn keys_are_listed_with_their_states() {
     for place in everywhere().await {
         let said = place.run(&["keys"]).ended(3);
         let nothing = "no key has open events or is paused\n";
@@ -82,7 +82,10 @@ async fn keys_are_listed_as_they_stand() {
         assert_eq!(said.column("holder"), ["null", &holder]);
         let said = place.run(&["keys", "list", "--limit", "1"]).succeeded();
         assert_eq!(said.out.lines().count(), 2, "{said:?}");
-        assert!(said.err.starts_with("there may be more"), "{said:?}");
+        assert!(
+            said.err.starts_with("there may be more: raise --limit"),
+            "{said:?}"
+        );
 
         let said = place.run(&["keys", "--stuck"]).succeeded();
         let lines: Vec<_> = said.out.lines().collect();
@@ -107,7 +110,7 @@ async fn keys_are_listed_as_they_stand() {
 }
 
 #[tokio::test]
-async fn a_skipped_head_is_dead_and_the_next_has_its_turn() {
+async fn a_skipped_head_is_dead_and_the_next_event_becomes_the_head() {
     for place in everywhere().await {
         let first = place.enqueue_keyed(KEY);
         place.settled(failed()).await;
@@ -115,7 +118,7 @@ async fn a_skipped_head_is_dead_and_the_next_has_its_turn() {
         assert!(claimable(&place).await.is_empty());
 
         let args = ["keys", "skip", KEY, "--reason", "a test"];
-        let asked = format!("this would settle event {first} dead and go on with the key {KEY}");
+        let asked = format!("this would settle event {first} as dead and go on with the key {KEY}");
         place.run(&args).failed(2, &asked, "--yes");
         assert_eq!(state(&place, &first), "pending");
 
@@ -133,10 +136,8 @@ async fn a_skipped_head_is_dead_and_the_next_has_its_turn() {
     }
 }
 
-/// Goal: an operator can skip a head that a worker holds. Method: the settle of the holder is
-/// refused.
 #[tokio::test]
-async fn a_head_that_is_held_is_skipped_and_its_holder_refused() {
+async fn a_held_head_can_be_skipped_and_the_settle_of_its_holder_is_refused() {
     for place in everywhere().await {
         let first = place.enqueue_keyed(KEY);
         let (tenure, held) = place.held().await;
@@ -144,14 +145,14 @@ async fn a_head_that_is_held_is_skipped_and_its_holder_refused() {
         let args = ["keys", "skip", KEY, "--reason", "test"];
         let holder = held.lease.token.holder();
         let asked = format!(
-            "this would settle event {first} dead ({holder} is at work on it and stops at its next \
-             heartbeat; its call may still arrive) and go on"
+            "this would settle event {first} as dead ({holder} is at work on it and stops at its \
+             next heartbeat; its call may still arrive) and go on"
         );
         place.run(&args).failed(2, &asked, "--yes");
         let args = [&args[..], &["--yes", "--json"]].concat();
         let said = place.run(&args).succeeded();
         let expected =
-            format!("{{\"key\":\"{KEY}\",\"id\":{first},\"kept\":true,\"refused\":null}}\n");
+            format!("{{\"key\":\"{KEY}\",\"id\":{first},\"accepted\":true,\"refused\":null}}\n");
         assert_eq!((said.out.as_str(), said.err.as_str()), (&expected[..], ""));
         let settle = Settle::new(held.lease.token.clone()).done(held.ids());
         assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 1);
@@ -160,7 +161,7 @@ async fn a_head_that_is_held_is_skipped_and_its_holder_refused() {
 }
 
 #[tokio::test]
-async fn a_dead_event_that_blocks_is_tried_again_in_its_place_or_left_behind() {
+async fn a_dead_event_that_blocks_its_key_can_be_replayed_as_head_or_skipped() {
     for place in everywhere().await {
         let first = place.enqueue_keyed(KEY);
         place.settled(dead()).await;
@@ -190,9 +191,8 @@ async fn a_dead_event_that_blocks_is_tried_again_in_its_place_or_left_behind() {
     }
 }
 
-/// Goal: a paused key still shows that it is blocked, and how many items wait behind the head.
 #[tokio::test]
-async fn a_key_that_is_paused_and_blocked_shows_both_and_asks_before_a_skip() {
+async fn a_paused_and_blocked_key_shows_both_and_a_skip_needs_confirmation() {
     for place in everywhere().await {
         let first = place.enqueue_keyed(KEY);
         place.settled(dead()).await;
@@ -229,7 +229,7 @@ async fn a_key_that_is_paused_and_blocked_shows_both_and_asks_before_a_skip() {
 }
 
 #[test]
-fn a_reason_says_something_and_stuck_belongs_to_the_list() {
+fn a_blank_reason_is_refused_and_stuck_is_an_option_of_the_list() {
     let place = sqlite();
     place.enqueue_keyed(KEY);
     for reason in ["", "   ", "\t"] {
@@ -239,12 +239,12 @@ fn a_reason_says_something_and_stuck_belongs_to_the_list() {
     }
     place.run(&["keys", "--stuck", "show", KEY]).failed(
         2,
-        "--stuck is for the list",
+        "--stuck applies only to `tenure keys list`",
         "tenure keys --stuck",
     );
 }
 
-/// Before any claim, PostgreSQL stores only the arrival of the key.
+/// Before the first claim, PostgreSQL has no row for the key, only an arrival.
 #[tokio::test]
 async fn a_key_is_listed_as_soon_as_its_events_are_written() {
     for place in everywhere().await {
@@ -255,7 +255,7 @@ async fn a_key_is_listed_as_soon_as_its_events_are_written() {
 }
 
 #[tokio::test]
-async fn a_paused_key_is_passed_by_until_it_is_resumed() {
+async fn a_paused_key_is_not_claimed_until_it_is_resumed() {
     for place in everywhere().await {
         let first = place.enqueue_keyed(KEY);
         let second = place.enqueue_keyed(KEY);
@@ -290,7 +290,7 @@ async fn the_pause_of_a_key_without_events_is_remembered() {
     for place in everywhere().await {
         let said = place.run(&["keys", "pause", KEY]).succeeded();
         assert!(
-            said.err.starts_with("nothing was known of this key"),
+            said.err.starts_with("the key has no open events"),
             "{said:?}"
         );
         let id = place.enqueue_keyed(KEY);
@@ -303,7 +303,7 @@ async fn the_pause_of_a_key_without_events_is_remembered() {
 }
 
 #[tokio::test]
-async fn nothing_to_skip_is_refused_and_an_unknown_key_ends_with_3() {
+async fn a_skip_without_a_head_is_refused_and_an_unknown_key_gives_exit_code_3() {
     for place in everywhere().await {
         let skip = ["keys", "skip", KEY, "--reason", "test"];
         for args in [&["keys", "show", KEY][..], &["keys", "resume", KEY], &skip] {
@@ -314,14 +314,14 @@ async fn nothing_to_skip_is_refused_and_an_unknown_key_ends_with_3() {
         let said = place.run(&skip).ended(4);
         assert_eq!(said.out, format!("not skipped: {KEY} has no head\n"));
         let said = place.run(&[&skip[..], &["--json"]].concat()).ended(4);
-        assert_eq!(said.field("kept"), "false");
+        assert_eq!(said.field("accepted"), "false");
         assert_eq!(said.field("id"), "null");
         assert_ne!(said.field("refused"), "null");
     }
 }
 
 #[tokio::test]
-async fn what_is_no_key_is_told_and_not_printed() {
+async fn an_invalid_key_is_reported_briefly_and_an_unusual_one_is_accepted() {
     for place in everywhere().await {
         let long = "k".repeat(10 << 10);
         for verb in ["show", "pause", "resume"] {
@@ -345,7 +345,7 @@ async fn what_is_no_key_is_told_and_not_printed() {
 }
 
 #[test]
-fn without_a_database_it_says_so_and_makes_none() {
+fn a_missing_database_is_reported_and_not_created() {
     let place = sqlite();
     for args in [
         &["keys"][..],
@@ -358,8 +358,9 @@ fn without_a_database_it_says_so_and_makes_none() {
     assert!(!place.file().exists());
 }
 
-/// Goal: events of a key stay in order, even if work runs in parallel and some of it fails. Method:
-/// every third event of the file fails once, and the command records its input.
+/// Goal: events of a key stay in order, even if keys are worked in parallel and some events fail.
+/// Method: every fifth event fails at its first attempt; the command records each payload in a file
+/// per key.
 #[tokio::test]
 async fn events_of_one_key_are_worked_in_order() {
     for place in everywhere().await {

@@ -13,10 +13,10 @@ fn listen(place: &Place, args: &[&str]) -> (Running, String) {
     let all = [&["listen", "--port", "0", "--json"], args].concat();
     let mut running = place.start(&all);
     let line: serde_json::Value =
-        serde_json::from_str(&running.out_line()).expect("it says where it listens");
-    let address = line["listening"].as_str().expect("it does").to_owned();
-    let port = address.rsplit(':').next().expect("it has a port");
-    place.write("tenure.toml", &allowing(port.parse().expect("it is one")));
+        serde_json::from_str(&running.out_line()).expect("the first line is JSON");
+    let address = line["listening"].as_str().expect("an address").to_owned();
+    let port = address.rsplit(':').next().expect("the address has a port");
+    place.write("tenure.toml", &allowing(port.parse().expect("a number")));
     (running, address)
 }
 
@@ -75,7 +75,7 @@ fn a_call_is_verified_and_printed_and_a_forged_one_is_refused() {
 }
 
 #[test]
-fn it_fails_as_often_as_requested() {
+fn a_receiver_fails_as_often_as_requested() {
     let place = sqlite();
     let args = ["--fail", "503:1", "--retry-after", "7s", "--slow", "20ms"];
     let (mut running, url) = listen(&place, &args);
@@ -94,7 +94,7 @@ fn it_fails_as_often_as_requested() {
 }
 
 #[test]
-fn one_that_answers_late_is_not_waited_for_longer_than_the_timeout() {
+fn a_call_to_a_late_receiver_ends_at_the_timeout() {
     let place = sqlite();
     let (_running, url) = listen(&place, &["--late", "1h"]);
     let args = ["endpoints", "add", &url, "--id", "a", "--timeout", "1s"];
@@ -105,7 +105,7 @@ fn one_that_answers_late_is_not_waited_for_longer_than_the_timeout() {
 }
 
 #[test]
-fn an_invalid_key_or_status_is_refused() {
+fn invalid_options_are_refused_without_printing_a_secret() {
     let place = sqlite();
     for args in [
         &["--secret", "whsec_canary"][..],

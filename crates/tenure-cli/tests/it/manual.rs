@@ -1,7 +1,8 @@
-//! `tenure completions` and `tenure man` are generated from the text of `--help`, and well-formed.
+//! `tenure completions` and `tenure man`: shell completions and manual pages are well-formed.
 
 use std::process::Command;
 
+use crate::help::COMMANDS;
 use crate::program::{Finished, finish, sqlite};
 
 #[test]
@@ -31,53 +32,23 @@ fn bash_completes_our_commands() {
 }
 
 #[test]
-fn every_shell_completes_every_command() {
+fn every_shell_has_completions_of_the_commands() {
     let place = sqlite();
     for shell in ["bash", "zsh", "fish"] {
         let script = place.run(&["completions", shell]).succeeded().out;
-        for command in ["enqueue", "why", "doctor", "replay", "resume", "keys"] {
-            assert!(script.contains(command), "no {command} for {shell}");
+        for word in COMMANDS.concat().into_iter().chain(["bench"]) {
+            assert!(script.contains(word), "no {word} for {shell}");
         }
     }
 }
 
 #[test]
-fn every_command_has_its_page() {
+fn commands_have_manual_pages() {
     let place = sqlite();
     place.run(&["man", "--dir", "pages/man1"]).succeeded();
     let folder = place.file().with_file_name("pages").join("man1");
-    for page in [
-        "tenure",
-        "tenure-bury",
-        "tenure-completions",
-        "tenure-doctor",
-        "tenure-keys",
-        "tenure-keys-list",
-        "tenure-keys-pause",
-        "tenure-keys-resume",
-        "tenure-keys-show",
-        "tenure-keys-skip",
-        "tenure-enqueue",
-        "tenure-events",
-        "tenure-jobs",
-        "tenure-jobs-chunk-claim",
-        "tenure-jobs-run",
-        "tenure-man",
-        "tenure-migrate",
-        "tenure-prune",
-        "tenure-queues",
-        "tenure-queues-add",
-        "tenure-queues-list",
-        "tenure-queues-pause",
-        "tenure-queues-resume",
-        "tenure-reap",
-        "tenure-replay",
-        "tenure-replay-follow",
-        "tenure-show",
-        "tenure-stats",
-        "tenure-why",
-        "tenure-workers",
-    ] {
+    for command in COMMANDS.into_iter().chain([&["bench"][..]]) {
+        let page = [&["tenure"][..], command].concat().join("-");
         let text = std::fs::read_to_string(folder.join(format!("{page}.1"))).unwrap();
         assert!(text.contains(".SH NAME"), "{page}: {text}");
     }

@@ -31,7 +31,7 @@ async fn the_printed_sql_makes_the_same_tables() {
     let [file, server] = bare().await;
 
     let output = file.run(&["migrate", "--print"]).succeeded();
-    assert!(!file.file().exists(), "printing made a database");
+    assert!(!file.file().exists(), "`--print` created a database");
     let conn = rusqlite::Connection::open(file.file()).unwrap();
     conn.execute_batch(&output.out).unwrap();
     drop(conn);

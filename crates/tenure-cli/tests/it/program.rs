@@ -20,10 +20,10 @@ use tenure::operate::OnDead;
 use tenure::{Event, Outcome, Tenure, Term};
 use tenure_store::testing;
 
-/// A user without files of its own, for tests that run as a superuser.
+/// The id of the user `nobody`, for tests that run as a superuser.
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// A database to run the program on; removed with the value.
+/// A database and a folder to run the program in; both are removed with the value.
 pub(crate) struct Place {
     pub(crate) url: String,
     folder: TempDir,
@@ -129,8 +129,8 @@ impl Place {
         fs::write(self.folder.path().join(name), text).unwrap();
     }
 
-    /// Returns a command in this place, not yet started and without the environment of this
-    /// process.
+    /// Returns a command in this place, not yet started; its environment is only the address of the
+    /// database.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -175,7 +175,7 @@ impl Place {
         Tenure::open(&self.url).await.unwrap()
     }
 
-    /// Claims all events that are due, or are due soon, for half a minute.
+    /// Claims all due events for the default term. Waits up to half a minute until one is due.
     pub(crate) async fn held(&self) -> (Tenure, Held) {
         let tenure = self.tenure().await;
         let held = soon(async || tenure.claim(10_000).await.unwrap()).await;
@@ -281,7 +281,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails if the process has exited, which is fine.
+        // The kill fails if the process has exited, which is fine.
         drop(self.child.kill());
         drop(self.child.wait());
     }

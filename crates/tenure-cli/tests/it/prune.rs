@@ -2,7 +2,7 @@
 
 use crate::program::{everywhere, sqlite};
 
-/// The answer when nothing was deleted.
+/// The JSON output when nothing was deleted.
 const NOTHING: &str = "{\"published\":0,\"dead\":0,\"jobs\":{\"completed\":0,\"failed\":0}}\n";
 
 #[tokio::test]

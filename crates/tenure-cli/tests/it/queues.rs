@@ -3,7 +3,7 @@
 use crate::program::everywhere;
 
 #[tokio::test]
-async fn claims_skip_a_paused_queue_until_it_is_resumed() {
+async fn a_paused_queue_is_not_claimed_until_it_is_resumed() {
     for place in everywhere().await {
         place.enqueue("a");
         let tenure = place.tenure().await;
@@ -42,7 +42,7 @@ async fn queues_are_listed_by_name() {
 }
 
 #[tokio::test]
-async fn an_unknown_queue_ends_with_3() {
+async fn an_unknown_queue_gives_exit_code_3() {
     for place in everywhere().await {
         let output = place.run(&["queues", "pause", "mail"]);
         output.failed(3, "there is no queue mail", "tenure queues add");

@@ -23,7 +23,7 @@ async fn a_lapsed_lease_is_ended_and_a_live_one_is_not() {
 }
 
 #[tokio::test]
-async fn a_reap_says_how_many_there_were() {
+async fn a_reap_prints_the_number_of_reaped_events() {
     for place in everywhere().await {
         place.enqueue("a");
         place.enqueue("a");
@@ -34,9 +34,9 @@ async fn a_reap_says_how_many_there_were() {
     }
 }
 
-/// Method: the test writes earlier lapses into the file, because waiting for them would take long.
+/// Method: the test writes earlier crashes into the database, because real ones take too long.
 #[tokio::test]
-async fn a_reap_goes_by_the_settings_in_force() {
+async fn a_reap_applies_the_configured_max_crashes() {
     for (text, state) in [("", "\"pending\""), ("max_crashes = 3", "\"dead\"")] {
         let place = sqlite();
         let id = place.enqueue("a");

@@ -48,7 +48,8 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Answers with these statuses, one call each, and then with 200.
+    /// Starts a receiver that answers its first calls with these statuses, in order, and all others
+    /// with 200.
     pub(crate) fn start(statuses: &[u16]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -57,7 +58,7 @@ impl Receiver {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (send, answers) = (send.clone(), Arc::clone(&answers));
-                // A disconnect ends the connection.
+                // An error means that the caller has disconnected.
                 std::thread::spawn(move || drop(serve(&stream, &send, &answers)));
             }
         });
@@ -80,7 +81,7 @@ impl Receiver {
         call.expect("a call comes within half a minute")
     }
 
-    /// Asserts that there are no further calls.
+    /// Asserts that no further call has arrived.
     #[track_caller]
     pub(crate) fn is_quiet(&self) {
         let call = self.calls.try_recv();

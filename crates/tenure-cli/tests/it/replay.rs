@@ -23,7 +23,7 @@ fn state(place: &Place, id: &str) -> String {
 
 /// Proves: S4-032, S4-046
 #[tokio::test]
-async fn only_done_and_dead_events_are_put_back() {
+async fn only_done_and_dead_events_are_replayed() {
     for place in everywhere().await {
         let done = place.enqueue("a");
         place.done().await;
@@ -45,7 +45,7 @@ async fn only_done_and_dead_events_are_put_back() {
 }
 
 #[tokio::test]
-async fn a_filter_replays_the_dead_and_nothing_else() {
+async fn a_filter_replays_dead_events_unless_it_names_another_state() {
     for place in everywhere().await {
         let done = place.enqueue("a");
         place.done().await;
@@ -78,7 +78,7 @@ async fn a_filter_replays_the_dead_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_key_selects_too() {
+async fn a_filter_by_key_replays_only_events_of_that_key() {
     for place in everywhere().await {
         let ids = ["customer-7", "customer-8"].map(|key| place.enqueue_keyed(key));
         place.done().await;
@@ -140,7 +140,7 @@ async fn a_repeated_id_is_replayed_once() {
 }
 
 #[tokio::test]
-async fn only_those_written_before_are_replayed() {
+async fn until_selects_the_events_written_before_that_time() {
     for place in everywhere().await {
         let dead = buried(&place, "a");
         let args = ["replay", "--until", "1h", "--yes"];
@@ -152,7 +152,7 @@ async fn only_those_written_before_are_replayed() {
 }
 
 #[tokio::test]
-async fn at_a_rate_all_are_replayed_by_id_and_by_filter() {
+async fn a_replay_at_a_rate_works_by_id_and_by_filter() {
     for place in everywhere().await {
         let ids = [
             buried(&place, "a"),
@@ -234,8 +234,8 @@ async fn an_interrupt_leaves_a_replay_running_and_hints_how_to_follow_it() {
 }
 
 /// Goal: another process continues a replay after a kill, and nothing is replayed twice. Method:
-/// the test kills the first process with -9 between its first two steps; another process then runs
-/// the second step.
+/// the test kills the first process with SIGKILL between its first two steps, and then steps the
+/// replay itself.
 #[tokio::test]
 async fn another_process_continues_a_replay_whose_process_was_killed() {
     for place in everywhere().await {
@@ -249,7 +249,7 @@ async fn another_process_continues_a_replay_whose_process_was_killed() {
             panic!("expected one replay");
         };
         assert_eq!((operation.replayed, operation.is_running()), (1, true));
-        // A process that steps an hour later takes over.
+        // An hour later, the next step is due in any process.
         let step = StepReplay::new(10).at(operation.next_at.after(Duration::from_hours(1)));
         for _ in 0..2 {
             tenure.step_replay(&step).await.unwrap();

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use crate::program::{Place, Running, everywhere, postgres, soon, sqlite};
 use crate::receiver::Receiver;
 
-/// Waits until the server is ready: its reaper has run, and it has reached the cluster.
+/// Waits until the server is ready: all its health checks pass.
 async fn ready(address: SocketAddr) {
     soon(async || (get(address, "/health/ready").0 == 200).then_some(())).await;
 }

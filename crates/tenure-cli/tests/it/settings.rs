@@ -18,7 +18,7 @@ fn value(value: &str, from: &str) -> (String, String) {
 
 /// Proves: S1-012
 #[tokio::test]
-async fn a_setting_applies_to_all_and_unset_ones_follow() {
+async fn a_setting_applies_to_the_cluster_and_unset_ones_follow_from_it() {
     for place in everywhere().await {
         assert_eq!(in_force(&place, "lease.term"), value("30s", "default"));
         let output = place
@@ -104,7 +104,7 @@ async fn the_cluster_overrides_the_file_of_a_process() {
 }
 
 /// Goal: no concurrent change is lost. Method: one process per setting, all at the same time. A
-/// process whose change conflicts with another reads and checks again.
+/// process whose change conflicts with that of another reads and checks the settings again.
 #[tokio::test]
 async fn concurrent_changes_are_all_stored() {
     let changes = [

@@ -64,7 +64,7 @@ async fn the_field_names_are_stable() {
 }
 
 #[tokio::test]
-async fn an_event_behind_another_of_its_key_names_it() {
+async fn show_names_the_event_that_an_event_waits_behind() {
     for place in everywhere().await {
         let first = place.enqueue_keyed("customer-7");
         let (_, held) = place.held().await;
@@ -87,7 +87,7 @@ async fn an_event_behind_another_of_its_key_names_it() {
 }
 
 #[tokio::test]
-async fn an_unknown_id_ends_with_3() {
+async fn an_unknown_id_gives_exit_code_3() {
     for place in everywhere().await {
         for id in ["17", "0", "4503599627370496"] {
             let output = place.run(&["show", id]);

@@ -50,7 +50,7 @@ async fn every_event_is_counted_once() {
 }
 
 #[tokio::test]
-async fn events_behind_another_of_their_key_are_counted_apart() {
+async fn events_behind_the_head_of_their_key_are_counted_separately() {
     for place in everywhere().await {
         place.enqueue_keyed("customer-7");
         let (tenure, _held) = place.held().await;
@@ -84,8 +84,8 @@ async fn pauses_and_lapsed_leases_are_reported() {
         );
         assert_eq!(
             output.err,
-            "1 event held past the term: `tenure reap` ends their leases, as does the next idle \
-             claim\n"
+            "1 event is held under a lapsed lease: `tenure reap` ends lapsed leases, as does the \
+             next idle claim\n"
         );
         let output = place.run(&["stats", "--json"]).succeeded();
         assert_eq!(output.objects()[0]["queues"][0]["paused"], true);

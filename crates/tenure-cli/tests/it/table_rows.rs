@@ -16,7 +16,7 @@ const EXEC: &str = "row=$(cat); case $row in \
     *\\\"a\\\"*) exit 0;; *\\\"b\\\"*) echo bad address >&2; exit 65;; esac; exit 1";
 
 #[tokio::test]
-async fn a_drain_prints_the_outcomes_of_rows_and_ends_with_0() {
+async fn a_drain_prints_the_outcomes_of_rows_and_exits_with_0() {
     for place in everywhere().await {
         apply(&place, MAKE).await;
         add(&place, "c", 1).await;
@@ -90,7 +90,7 @@ async fn rows_are_listed_by_state_newest_first_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_row_larger_than_a_payload_is_worked_like_any_other() {
+async fn a_row_above_the_payload_limit_is_worked_like_any_other() {
     const BYTES: usize = 2 * 1024 * 1024;
     for place in everywhere().await {
         apply(&place, MAKE).await;
@@ -101,15 +101,14 @@ async fn a_row_larger_than_a_payload_is_worked_like_any_other() {
         let work = ["work", "--table", "outbox", "--drain", "--exec", exec];
         let output = place.run(&work).succeeded();
         assert!(output.err.contains("rows: 1 done\n"), "{output:?}");
-        let bytes = std::fs::read_to_string(place.path("bytes")).expect("it ran");
+        let bytes = std::fs::read_to_string(place.path("bytes")).expect("the command ran");
         let bytes: usize = bytes.trim().parse().expect("a number");
         assert!(bytes > BYTES, "{bytes}");
     }
 }
 
-/// The error names a dropped column of the lease, and the command that adds it again.
 #[tokio::test]
-async fn a_column_that_is_gone_is_named_with_the_command_that_adds_it() {
+async fn the_error_about_a_dropped_column_names_it_and_the_command_that_adds_it() {
     for place in everywhere().await {
         apply(&place, MAKE).await;
         adopted(&place);
@@ -130,7 +129,7 @@ async fn a_column_that_is_gone_is_named_with_the_command_that_adds_it() {
         for verb in verbs {
             let output = place.run(&[verb, &["--table", "outbox"]].concat());
             let column = "the table outbox lacks the column last_error";
-            let output = output.failed(2, column, "`tenure adopt outbox` again adds");
+            let output = output.failed(2, column, "run `tenure adopt outbox` again");
             assert!(!output.err.contains("tenure migrate"), "{output:?}");
         }
         // A handle that was opened before the drop gets the same error.

@@ -1,4 +1,4 @@
-//! `tenure verify` verifies a received call.
+//! `tenure verify` checks the signature of a received call.
 
 use crate::program::{Finished, sqlite};
 
@@ -48,7 +48,7 @@ fn a_changed_old_or_foreign_call_is_not_valid() {
 }
 
 #[test]
-fn an_invalid_key_or_header_is_refused() {
+fn an_invalid_header_and_an_invalid_or_missing_secret_are_refused() {
     verify("whsec_canary", &[ID], THEN, BODY).ended(2);
     verify(SECRET, &["canary"], THEN, BODY).ended(2);
     sqlite().run(&["verify", "--header", ID, BODY]).ended(2);

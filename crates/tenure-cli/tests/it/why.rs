@@ -7,7 +7,7 @@ use tenure::lease::Settle;
 
 use crate::program::{Finished, Place, everywhere};
 
-/// Returns the code of the JSON output, and the output for a person.
+/// Returns the code from the JSON output, and the plain output.
 #[track_caller]
 fn why(place: &Place, id: &str) -> (String, Finished) {
     let details = place.run(&["why", id, "--json"]).succeeded();
@@ -22,7 +22,7 @@ fn why(place: &Place, id: &str) -> (String, Finished) {
 }
 
 #[tokio::test]
-async fn a_due_delayed_or_paused_event_says_so() {
+async fn why_explains_a_due_delayed_or_paused_event() {
     for place in everywhere().await {
         let due = place.enqueue("a");
         let (code, output) = why(&place, &due);
@@ -46,7 +46,7 @@ async fn a_due_delayed_or_paused_event_says_so() {
 }
 
 #[tokio::test]
-async fn a_claimed_event_names_its_holder_and_a_failed_one_its_next_attempt() {
+async fn why_names_the_holder_of_a_claimed_event_and_the_next_attempt_of_a_failed_one() {
     for place in everywhere().await {
         let id = place.enqueue("a");
         let (tenure, held) = place.held().await;
@@ -85,7 +85,7 @@ async fn a_lapsed_event_waits_for_a_reaper() {
 }
 
 #[tokio::test]
-async fn a_settled_event_says_how_to_replay_it() {
+async fn why_explains_a_settled_event_and_how_to_replay_a_dead_one() {
     for place in everywhere().await {
         let published = place.enqueue("a");
         place.done().await;
@@ -106,10 +106,9 @@ async fn a_settled_event_says_how_to_replay_it() {
     }
 }
 
-/// Goal: `why` names the event that another event of the same key waits for, and the reason of the
-/// delay. Method: the head is held, fails, is paused, dies and blocks.
+/// Method: a worker holds the head, the head fails, and then the key is paused.
 #[tokio::test]
-async fn an_event_behind_another_of_its_key_explains_that_one() {
+async fn why_explains_the_head_that_an_event_waits_behind() {
     for place in everywhere().await {
         let first = place.enqueue_keyed("customer-7");
         let (tenure, held) = place.held().await;
@@ -157,7 +156,7 @@ async fn an_event_behind_another_of_its_key_explains_that_one() {
 }
 
 #[tokio::test]
-async fn a_dead_event_that_blocks_its_key_says_so_as_do_those_behind_it() {
+async fn why_names_the_dead_event_that_blocks_a_key() {
     for place in everywhere().await {
         let first = place.enqueue_keyed("customer-7");
         let dead = Outcome::Dead {
@@ -184,7 +183,7 @@ async fn a_dead_event_that_blocks_its_key_says_so_as_do_those_behind_it() {
 }
 
 #[tokio::test]
-async fn an_unknown_id_ends_with_3() {
+async fn an_unknown_id_gives_exit_code_3() {
     for place in everywhere().await {
         let output = place.run(&["why", "17"]);
         output.failed(3, "there is no event 17", "tenure events");

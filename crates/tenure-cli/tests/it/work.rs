@@ -10,7 +10,7 @@ fn a_worker_runs_until_stopped() {
     let mut running = place.start(&["work", "--name", "back"]);
     let line = running.line_with(" works on ");
     assert!(line.contains(" as back-"), "{line}");
-    assert!(place.file().exists(), "an SQLite file migrates itself");
+    assert!(place.file().exists(), "the worker creates the SQLite file");
     running.terminate();
     running.wait().succeeded();
 }
@@ -38,7 +38,7 @@ fn a_drain_ends_by_itself_when_nothing_is_due() {
 }
 
 #[test]
-fn a_drain_prints_the_outcomes_and_ends_with_0() {
+fn a_drain_prints_the_outcomes_and_exits_with_0() {
     let place = sqlite();
     for topic in ["good", "bad", "good"] {
         place.enqueue(topic);
@@ -53,10 +53,10 @@ fn a_drain_prints_the_outcomes_and_ends_with_0() {
     assert!(output.err.contains(hint), "{output:?}");
 }
 
-/// With such a term, the lease would lapse before its first heartbeat, and every item would become
-/// dead.
+/// With a term of 1 ms, each lease would lapse before its first heartbeat, and every item would
+/// become dead.
 #[test]
-fn a_term_too_short_for_heartbeats_is_refused_in_every_place() {
+fn a_term_too_short_for_heartbeats_is_refused_wherever_it_is_set() {
     let place = sqlite();
     let expected = "is 1ms; expected 100ms to 24h";
     let work = ["work", "--term", "1ms", "--concurrency", "0"];
@@ -123,7 +123,7 @@ fn a_command_gets_its_event_but_neither_our_settings_nor_our_secrets() {
         .args(["work", "--drain", "--exec", "export -p > variables"]);
     finish(command, b"").succeeded();
     let variables =
-        std::fs::read_to_string(place.file().with_file_name("variables")).expect("it ran");
+        std::fs::read_to_string(place.file().with_file_name("variables")).expect("the command ran");
     assert!(!variables.contains("canary"), "{variables}");
     assert!(!variables.contains("TENURE_DATABASE"), "{variables}");
     assert!(variables.contains("PLAIN='stays'"), "{variables}");

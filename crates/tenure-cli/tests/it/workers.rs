@@ -8,7 +8,7 @@ use tenure::operate::WorkerReport;
 use crate::program::{everywhere, soon, sqlite};
 
 #[tokio::test]
-async fn without_a_worker_it_ends_with_3() {
+async fn without_a_worker_the_exit_code_is_3() {
     for place in everywhere().await {
         for args in [&["workers"][..], &["workers", "--all"]] {
             let output = place.run(args).ended(3);
@@ -29,8 +29,9 @@ fn a_missing_database_is_reported_and_not_created() {
     assert!(!place.file().exists());
 }
 
-/// Goal: the list distinguishes active, missing and stopped workers, and `why` names those that
-/// could work on an event. Method: workers report through the store's own port, as engines do.
+/// Goal: the list distinguishes active, missing and stopped workers, and `why` counts only active
+/// workers that serve the queue of the event. Method: the test reports workers through the store's
+/// port, as engines do.
 #[tokio::test]
 async fn workers_are_listed_with_their_presence() {
     for place in everywhere().await {

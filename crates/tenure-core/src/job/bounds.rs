@@ -5,20 +5,19 @@ use crate::event::Event;
 use crate::invalid::Invalid;
 use crate::store::{ChunkEnd, EndChunk};
 
-/// Limit of a cursor: it is also passed in the environment of a job's command, where Linux accepts
-/// at most 128 KiB per variable.
+/// Maximum size of a cursor in bytes. A job's command gets the cursor in an environment variable,
+/// which Linux limits to 128 KiB.
 pub const CURSOR_BYTES_MAX: usize = 64 * 1024;
 
-/// Limit of a count of rows or chunks: the largest integer that every JSON reader represents
-/// exactly.
+/// Maximum number of rows or chunks: the largest integer that every JSON reader represents exactly.
 pub const COUNT_MAX: u64 = (1 << 53) - 1;
 
-/// Prefix of a job's own matrix; its number follows.
+/// Prefix of the name of a job's own matrix; the number of the job follows.
 const OWN_PREFIX: &str = "job-";
 
 impl NewJob {
-    /// Checks that the job may be written. The name `job-` with a number denotes the own matrix of
-    /// the job with that number. Its chunks are pruned with the job, so only a retry may name it.
+    /// Checks that the job may be written. A matrix called `job-` and a number belongs to the job
+    /// with that number. Its chunks are pruned with that job, so only a retry may use it.
     ///
     /// ```
     /// use tenure_core::job::{MatrixName, NewJob};
@@ -30,7 +29,7 @@ impl NewJob {
     /// ```
     ///
     /// # Errors
-    /// The job names the own matrix of another job and is not a retry.
+    /// The matrix belongs to another job, and this job is not a retry.
     pub fn check(&self) -> Result<(), Invalid> {
         let name = self.matrix.as_ref().map(super::MatrixName::as_str);
         let number = name.and_then(|name| name.strip_prefix(OWN_PREFIX));

@@ -22,9 +22,9 @@ pub struct Chunk {
     pub key: ChunkKey,
     /// Lease of the claim.
     pub lease: Lease,
-    /// Last cursor of an earlier holder.
+    /// Last cursor that an earlier holder saved.
     pub cursor: Option<String>,
-    /// Number of earlier leases.
+    /// Number of earlier leases that failed, lapsed or were released.
     pub attempts: u32,
 }
 
@@ -33,7 +33,7 @@ pub struct Chunk {
 pub enum ChunkClaim {
     /// The chunk is claimed.
     Claimed(Chunk),
-    /// The chunk is done for good, or was done recently enough.
+    /// The chunk is done for good, or was done recently enough for the claim.
     Done {
         /// Time of its last completion.
         at: Timestamp,
@@ -42,7 +42,7 @@ pub enum ChunkClaim {
     Held {
         /// Worker that holds the chunk.
         holder: String,
-        /// End of its lease, unless it is renewed.
+        /// End of the lease, unless the holder renews it.
         until: Timestamp,
     },
     /// The chunk failed for good.

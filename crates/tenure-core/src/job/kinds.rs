@@ -23,17 +23,17 @@ pub struct KindStatus {
     pub oldest_due: Option<Duration>,
     /// Jobs that are not claimable yet.
     pub delayed: u64,
-    /// Jobs under a running lease.
+    /// Jobs under a live lease.
     pub running: u64,
-    /// Jobs whose term is over and that were not claimed again.
+    /// Jobs whose lease has lapsed and that were not claimed again.
     pub lapsed: u64,
-    /// Longest time past the term among the lapsed jobs.
+    /// Longest time since the end of the lease, among the lapsed jobs.
     pub longest_lapsed: Option<Duration>,
     /// Lowest id of the lapsed jobs.
     pub lapsed_job: Option<JobId>,
-    /// Jobs that have lapsed twice or more.
+    /// Jobs whose leases have lapsed twice or more.
     pub crashing: u64,
-    /// Lowest id of the jobs that have lapsed twice or more.
+    /// Lowest id of the jobs whose leases have lapsed twice or more.
     pub crashing_job: Option<JobId>,
     /// Recently failed jobs, without cancelled ones.
     pub failed: u64,

@@ -77,7 +77,7 @@ impl NewJob {
         self
     }
 
-    /// Sets the set of chunks, which other jobs may share.
+    /// Sets the matrix; other jobs may work on it, too.
     #[must_use]
     pub fn matrix(mut self, matrix: MatrixName) -> Self {
         self.matrix = Some(matrix);
@@ -90,7 +90,7 @@ impl NewJob {
 pub struct JobId(i64);
 
 impl JobId {
-    /// The job with this number.
+    /// Creates the id with this number.
     pub const fn new(number: i64) -> Self {
         Self(number)
     }
@@ -102,7 +102,7 @@ impl JobId {
 }
 
 impl From<JobId> for ItemId {
-    /// The job as an item of the lease core.
+    /// Converts the id of a job to the id of its item.
     fn from(id: JobId) -> Self {
         Self::new(id.0)
     }
@@ -117,7 +117,7 @@ impl fmt::Display for JobId {
 /// A stored job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Number of the job; rises with every job.
+    /// Number of the job; each new job gets a higher one.
     pub id: JobId,
     /// Kind of work.
     pub kind: JobKind,

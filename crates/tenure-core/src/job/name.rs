@@ -54,7 +54,7 @@ name!(
     "kind of a job"
 );
 impl JobKind {
-    /// Reads the kind from a claimed job row: a JSON object.
+    /// Reads the kind from the row of a claimed job, a JSON object; `None` if it has no valid kind.
     ///
     /// ```
     /// use tenure_core::job::JobKind;

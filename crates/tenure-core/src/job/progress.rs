@@ -25,11 +25,11 @@ use crate::time::Timestamp;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// Number of chunks, if it was reported.
+    /// Number of chunks, if a handler reported it.
     pub total: Option<u64>,
     /// Chunks done.
     pub done: u64,
-    /// Chunks under a running lease.
+    /// Chunks under a live lease.
     pub running: u64,
     /// Chunks that failed for good.
     pub failed: u64,
@@ -42,10 +42,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Rows per second since the start.
+    /// Rows per second since the first claim; `None` before it.
     pub fn rows_per_second(&self) -> Option<f64> {
         let seconds = self.now.since(self.began_at?).as_secs_f64();
-        // Rows of a table fit a float well enough for a rate.
+        // A float is precise enough for a rate.
         #[expect(
             clippy::as_conversions,
             clippy::cast_precision_loss,
@@ -60,7 +60,8 @@ impl Progress {
         self.done.saturating_add(self.failed)
     }
 
-    /// Estimated remaining time at the pace so far. Chunks that failed for good count as finished.
+    /// Estimated remaining time at the pace so far; `None` if the total or the pace is unknown.
+    /// Chunks that failed for good count as finished.
     pub fn left(&self) -> Option<Duration> {
         let total = self.total?;
         let ended = u32::try_from(self.ended())

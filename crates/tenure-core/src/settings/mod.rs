@@ -52,9 +52,9 @@ pub struct Settings {
     pub max_retries: u32,
     /// Number of lapses that an item survives. Default 5, at least 3.
     pub max_crashes: u32,
-    /// Effect of a dead event on the rest of its key. Default: it is skipped.
+    /// Effect of a dead event on the rest of its key. Default: the key goes on without it.
     pub on_dead: OnDead,
-    /// Retention of published events. Default 7 days.
+    /// Retention of events that are done. Default 7 days.
     pub retention_published: Duration,
     /// Retention of dead events. Default 30 days.
     pub retention_dead: Duration,
@@ -94,7 +94,7 @@ pub struct LeaseTiming {
 impl Settings {
     /// Reaper interval for high volume.
     pub const REAPER_HIGH_VOLUME: Duration = Duration::from_secs(5);
-    /// Reaper interval for low volume; valid only with a longer term.
+    /// Reaper interval for low volume; valid only with a term that is longer than this.
     pub const REAPER_LOW_VOLUME: Duration = Duration::from_secs(30);
     /// Maximum items that a process works on at once.
     pub const CONCURRENCY_MAX: u32 = 10_000;
@@ -104,7 +104,7 @@ impl Settings {
         self.heartbeat.unwrap_or(self.term.length() / 4)
     }
 
-    /// Limit for working on one item in force.
+    /// Limit in force for working on one item.
     pub fn max_hold(&self) -> Duration {
         self.max_hold
             .unwrap_or(self.term.length().saturating_mul(3))
@@ -122,7 +122,7 @@ impl Settings {
             .unwrap_or_else(|| whole_millis(self.term.length().saturating_mul(5) / 6))
     }
 
-    /// Timing of a lease of the general term.
+    /// Timing of a lease with the term of these settings.
     pub fn timing(&self) -> LeaseTiming {
         LeaseTiming {
             term: self.term,
@@ -131,8 +131,8 @@ impl Settings {
         }
     }
 
-    /// Timing of a lease with a queue's own term: a set value applies if it fits that term,
-    /// otherwise the default for the term.
+    /// Timing of a lease with a queue's own term. Heartbeat and maximum hold have the set values if
+    /// these fit that term, otherwise the defaults for it.
     pub fn timing_of(&self, term: Term) -> LeaseTiming {
         let length = term.length();
         LeaseTiming {
@@ -247,11 +247,11 @@ impl Settings {
         }
     }
 
-    /// Overrides these settings by the values of a cluster. Unknown names are ignored: a newer
-    /// program may have set them.
+    /// Returns these settings, overridden by the values of a cluster. Unknown names are ignored: a
+    /// newer program may have set them.
     ///
     /// # Errors
-    /// Every problem of the values and constraints; then no value is applied.
+    /// Every invalid value; if all values are valid, every violated constraint.
     pub fn overlaid(&self, values: &[(String, String)]) -> Result<Self, Vec<Invalid>> {
         let mut settings = self.clone();
         let mut problems = Vec::new();
@@ -323,7 +323,7 @@ impl Settings {
         require(
             self.max_crashes >= LapsePolicy::MAX_CRASHES_MIN,
             Setting::MaxCrashes,
-            "3 or more: a lapse charges every item that was claimed together".to_owned(),
+            "3 or more: a lapse counts for every item of the lease".to_owned(),
         );
         if problems.is_empty() {
             return Ok(());
@@ -332,7 +332,7 @@ impl Settings {
     }
 }
 
-/// Truncates to milliseconds, for readable output.
+/// Truncates to whole milliseconds, for readable output; shorter durations stay unchanged.
 fn whole_millis(length: Duration) -> Duration {
     let millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
     match millis {
@@ -341,7 +341,7 @@ fn whole_millis(length: Duration) -> Duration {
     }
 }
 
-/// Returns true if three heartbeats are less than the term. Multiplies, because a division rounds.
+/// Returns true if `beat` is not zero and below a third of `term`. Multiplies: a division rounds.
 fn is_within_a_third(beat: Duration, term: Duration) -> bool {
     !beat.is_zero() && beat.checked_mul(3).is_some_and(|three| three < term)
 }
@@ -400,7 +400,7 @@ mod tests {
 
     /// Proves: S1-041
     #[test]
-    fn the_shutdown_time_may_equal_the_term() {
+    fn the_shutdown_timeout_may_equal_the_term() {
         assert_eq!(
             Settings::default().shutdown_timeout(),
             Duration::from_secs(25)
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_reads_back_and_unknown_names_are_left_out() {
+    fn every_value_can_be_parsed_from_its_text_and_unknown_names_are_ignored() {
         let settings = Settings::default();
         let mut again = settings.clone();
         for setting in Setting::ALL {
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_with_its_own_term_has_its_own_heartbeat() {
+    fn heartbeat_and_maximum_hold_fit_the_own_term_of_a_queue() {
         let settings = with(&[(Setting::Heartbeat, "5s"), (Setting::MaxHold, "40s")]).unwrap();
         let short = settings.timing_of(Term::new(Duration::from_secs(12)).unwrap());
         assert_eq!(short.heartbeat, Duration::from_secs(3));

@@ -34,7 +34,7 @@ pub enum Setting {
     MaxCrashes,
     /// `key.on_dead`: effect of a dead event on the rest of its key.
     OnDead,
-    /// `retention.published`: retention of published events.
+    /// `retention.published`: retention of events that are done.
     RetentionPublished,
     /// `retention.dead`: retention of dead events.
     RetentionDead,
@@ -78,7 +78,7 @@ impl Setting {
     /// Parses a name.
     ///
     /// # Errors
-    /// The setting does not exist; the message lists the known ones.
+    /// No setting has this name; the message lists all names.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         Self::ALL
             .into_iter()

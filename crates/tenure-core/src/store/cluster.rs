@@ -1,4 +1,4 @@
-//! Cluster: settings and presence that the processes of one database share.
+//! Cluster: the shared settings and the registered workers of one database.
 
 use std::fmt;
 use std::time::Duration;
@@ -38,8 +38,8 @@ pub struct WorkerReport {
     pub pid: u32,
     /// Version of the program.
     pub version: String,
-    /// Queues that it serves, for people: names separated by commas; empty for all. A worker on
-    /// rows serves no queue and reports [`WorkerReport::on_rows`] instead.
+    /// Queues that it serves: names separated by commas; empty for all. A worker on rows serves no
+    /// queue and reports [`WorkerReport::on_rows`] instead.
     pub queues: String,
     /// Maximum items at once.
     pub concurrency: u32,
@@ -165,7 +165,7 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     /// The caller checks the values, not the store.
     fn change_settings<'a>(&'a self, change: &'a ChangeSettings) -> Answer<'a, Option<u64>>;
 
-    /// Records a report of a worker, with its time.
+    /// Records a worker's report and its time.
     fn report<'a>(&'a self, report: &'a WorkerReport, now: Option<Timestamp>) -> Answer<'a, ()>;
 
     /// Records that a worker has stopped. An unknown worker is not an error.

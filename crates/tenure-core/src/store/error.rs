@@ -106,7 +106,7 @@ impl StoreError {
         }
     }
 
-    /// Advice for the user, if there is any. `Display` includes it as well.
+    /// Advice for the user, if there is any. `Display` includes it, too.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }

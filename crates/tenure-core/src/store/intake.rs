@@ -39,7 +39,7 @@ impl Enqueued {
     }
 }
 
-/// Writes events in a separate transaction. Each store also offers a way to write in the caller's
+/// Writes events in a transaction of its own. The database stores can also write in the caller's
 /// transaction.
 pub trait Intake: Send + Sync + fmt::Debug {
     /// Writes all of the events or none, and returns a result for each, in order.

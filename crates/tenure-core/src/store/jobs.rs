@@ -51,7 +51,7 @@ pub struct JobFilter {
 pub struct HeldChunks {
     /// Only this matrix; `None` for all matrices whose newest job is open, or which have no job.
     pub matrix: Option<MatrixName>,
-    /// Only chunks whose term has been over for at least this long.
+    /// Only chunks whose lease has been over for at least this long.
     pub lapsed_for: Option<Duration>,
     /// Maximum number of chunks.
     pub limit: u32,
@@ -66,11 +66,11 @@ pub struct ClaimChunk {
     pub token: Token,
     /// Length of the lease.
     pub term: Term,
-    /// Skip the chunk if it was done less than this long ago; `None` claims it regardless.
+    /// Skip the chunk if it was done less than this long ago; `None` claims it even then.
     pub fresh_for: Option<Duration>,
-    /// Job for which it is claimed; `None` for a worker that helps on a matrix without a job.
+    /// Job for which it is claimed; `None` if the caller works on the matrix without a job.
     pub job: Option<JobHold>,
-    /// Current time, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
@@ -114,7 +114,7 @@ pub struct EndChunk {
     pub end: Option<ChunkEnd>,
     /// New cursor; `None` leaves it unchanged.
     pub cursor: Option<String>,
-    /// Current time, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
@@ -125,7 +125,7 @@ pub struct RenewChunks {
     pub holds: Vec<ChunkHold>,
     /// New length from now; a renewal never shortens a lease.
     pub term: Term,
-    /// Current time, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
@@ -139,7 +139,7 @@ impl RenewChunks {
         }
     }
 
-    /// Sets the current time, for tests.
+    /// Overrides the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -169,7 +169,7 @@ pub trait Jobs: Send + Sync + fmt::Debug {
     /// Saves values with a job, if the lease is still valid.
     fn note_job<'a>(&'a self, hold: &'a JobHold, note: &'a Note) -> Answer<'a, Noted>;
 
-    /// Leases of jobs: claimed one at a time, by priority, then oldest first.
+    /// Leases on jobs. A claim takes jobs by priority, then oldest first.
     fn job_leases(&self) -> &dyn LeaseStore;
 
     /// Operations on jobs for operators. Burying a job cancels it.
@@ -185,7 +185,7 @@ pub trait Jobs: Send + Sync + fmt::Debug {
         renew: &'a RenewChunks,
     ) -> Answer<'a, Vec<(ChunkHold, Guarded<Renewed>)>>;
 
-    /// Ends the lease on a chunk, identified by key and token.
+    /// Ends the lease on a chunk, or saves its cursor and keeps the lease.
     fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>>;
 
     /// Lists chunks of a matrix by name, starting after `after`, at most `limit`.
@@ -230,7 +230,7 @@ pub trait ProvidesJobs: Send + Sync + fmt::Debug {
     }
 }
 
-/// Reason why a checkpoint was not written in the caller's own transaction.
+/// Error of a checkpoint in the caller's own transaction.
 ///
 /// ```
 /// use tenure_core::Refusal;
@@ -244,7 +244,7 @@ pub enum CheckpointError {
     /// The caller has lost the lease. It must roll the transaction back; otherwise the work is done
     /// twice.
     Refused(Refusal),
-    /// The store failed; the transaction must be rolled back as well.
+    /// The store failed; the caller must roll the transaction back, too.
     Store(StoreError),
 }
 

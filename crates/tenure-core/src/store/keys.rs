@@ -75,7 +75,7 @@ impl KeyRecord {
         self.state == KeyState::Blocked || self.head.as_ref().is_some_and(is_dead)
     }
 
-    /// Returns whether the head has failed or lapsed before.
+    /// Returns whether the head has failed, or its lease has lapsed, before.
     pub fn is_failing(&self) -> bool {
         let counters = self.head.as_ref().map(|head| head.counters);
         counters.is_some_and(|of| of.failures > 0 || of.crashes > 0)
@@ -131,8 +131,8 @@ pub enum KeyFilter {
     /// All keys that have open items or are paused.
     #[default]
     Open,
-    /// Keys that are stuck: blocked; paused with open items; with a head that failed or lapsed
-    /// before, or that has been the head for longer than [`KeyFilter::LONG`] with items behind it.
+    /// Keys that are stuck: blocked; paused with open items; with a head that failed or lapsed, or
+    /// that has been the head for longer than [`KeyFilter::LONG`] with items behind it.
     Stuck,
 }
 
@@ -259,12 +259,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_hides_neither_what_is_held_nor_what_blocks() {
+    fn a_pause_hides_neither_a_held_head_nor_a_dead_one_that_blocks() {
         for (state, is_blocked, is_shown) in [
             (State::Pending, false, false),
             (State::Claimed, false, true),
             (State::Dead, true, true),
-            // The head was replayed between the two reads: it waits like other items.
+            // The head was replayed between the reads of key and item: it waits like others.
             (State::Pending, true, false),
         ] {
             let facts = KeyFacts {

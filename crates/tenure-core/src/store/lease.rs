@@ -92,8 +92,8 @@ impl Claim {
         }
     }
 
-    /// Returns the maximum number of items: the limit, capped by the maximum of any claim and by
-    /// the sum of the lane limits.
+    /// Returns the maximum number of items: the limit, but at most [`Claim::LIMIT_MAX`] (one for an
+    /// isolated claim) and the sum of the lane limits.
     pub fn most(&self) -> u32 {
         let most = match self.isolation {
             Isolation::Shared => Self::LIMIT_MAX,
@@ -219,7 +219,8 @@ pub struct Renewed {
     pub until: Timestamp,
     /// The fence of its claim.
     pub fence: Fence,
-    /// The items still held under it, ascending. A missing id was buried: cancel its work.
+    /// The items still held under it, ascending. An item that is missing, although the holder has
+    /// not settled it, was buried: cancel its work.
     pub ids: Vec<ItemId>,
 }
 
@@ -232,7 +233,7 @@ pub struct Renewed {
 /// let token = Token::new(&WorkerId::new("mailer", 7)?, 1, 0xfeed);
 /// let settle = Settle::new(token.clone()).item(ItemId::new(5), Outcome::Done);
 /// assert!(settle.check().is_ok());
-/// // A claim whose answer was lost is given back whole, by its token.
+/// // A claim whose answer was lost is released as a whole, by its token.
 /// let release = Settle::new(token).rest(Rest::Release);
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
@@ -400,7 +401,7 @@ impl Reap {
         }
     }
 
-    /// Includes leases whose term ends at this very moment, as a claim does for itself.
+    /// Includes leases whose term ends exactly now, as a claim that also reaps does.
     #[must_use]
     pub fn inline(mut self) -> Self {
         self.boundary = Boundary::Reached;
@@ -441,21 +442,21 @@ pub struct Reaped {
 ///    lease holds all held items of a key.
 /// 2. A token is never issued twice; a fence only rises.
 /// 3. Renew and settle with any token but the current one change nothing and are refused.
-/// 4. Done and dead are final; only a replay opens a new generation, and old tokens stay dead.
+/// 4. Done and dead are final; only a replay opens a new generation, and old tokens stay refused.
 /// 5. Only its holder ends a live lease, except that a bury ends it for one item.
 /// 6. Only the six transitions exist.
 /// 7. In a key, items are settled in order; the effect of a dead head on the rest is a setting.
 /// 8. An event enqueued in a committed transaction is never lost.
 /// 9. A settle repeated with the same token returns the same result.
 pub trait LeaseStore: Send + Sync + fmt::Debug {
-    /// Gives up to `limit` claimable items one lease; `None` when there is nothing to claim.
+    /// Takes one lease on up to `limit` claimable items; `None` when there is nothing to claim.
     ///
     /// If the answer is lost, do not repeat the claim: release it by its token ([`Rest::Release`])
     /// and claim anew.
     ///
-    /// Rules: 1, 2, 6, 7. Never takes more than the limit. Items are ordered by priority, time and
-    /// id; the items of a run follow their head in the order of the key. A worker must not start an
-    /// item before it knows that the previous item of the key is done or dead.
+    /// Rules: 1, 2, 6, 7. Never takes more than the limit. Items are ordered by priority, due time
+    /// and id; the items of a run follow their head in the order of the key. A worker must not
+    /// start an item before it knows that the previous item of the key is done or dead.
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>>;
 
     /// Moves `until` forward for the leases that exist and have not lapsed; returns a result for
@@ -476,7 +477,7 @@ pub trait LeaseStore: Send + Sync + fmt::Debug {
     fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement>;
 
     /// Settles and claims, in one round trip or one statement where the store supports it. The
-    /// claim may then miss items that the settle gives back.
+    /// claim may then miss items that the settle makes pending again.
     ///
     /// If the answer is lost, repeat the settle alone and release the claim by its token.
     fn settle_and_claim<'a>(

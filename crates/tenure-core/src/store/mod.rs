@@ -1,8 +1,8 @@
 //! Store ports, one trait for each kind of caller. Stores are used as trait objects, so their
 //! methods return boxed futures.
 //!
-//! Every operation takes an optional `now`. `None` means the store's own clock, which alone decides
-//! whether a lease is live; tests pass a value to move time.
+//! Most operations take an optional `now`. `None` means the store's own clock, which alone decides
+//! whether a lease is live; tests pass a value to control the time.
 
 mod cluster;
 mod error;

@@ -64,7 +64,7 @@ pub struct Page {
 /// Counts of items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Per queue, ordered by name; a lease table counts under `default`.
+    /// Pending items of each queue, ordered by name; those of a lease table count under `default`.
     pub queues: Vec<(QueueName, QueueCounts)>,
     /// Held under a lease, live or lapsed.
     pub claimed: u64,
@@ -81,8 +81,8 @@ pub struct Counts {
 /// Counts of deliveries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
-    /// Waiting deliveries by the endpoint's [number](crate::webhook::Endpoint::number), in
-    /// ascending order; endpoints without waiting deliveries are left out.
+    /// Pending deliveries by the endpoint's [number](crate::webhook::Endpoint::number), in
+    /// ascending order; endpoints without pending deliveries are left out.
     pub endpoints: Vec<(u32, QueueCounts)>,
     /// Held under a lease, live or lapsed.
     pub claimed: u64,
@@ -94,7 +94,7 @@ pub struct DeliveryCounts {
     pub dead: u64,
 }
 
-/// Waiting items of one queue.
+/// Pending items of one queue or endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
     /// Claimable now.
@@ -108,7 +108,7 @@ pub struct QueueCounts {
 }
 
 impl Counts {
-    /// Waiting items of all queues.
+    /// Pending items of all queues.
     pub fn pending(&self) -> u64 {
         self.queues
             .iter()
@@ -122,7 +122,7 @@ impl Counts {
 pub struct Replay {
     /// Items to replay.
     pub ids: Vec<ItemId>,
-    /// Current time, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
@@ -132,7 +132,7 @@ impl Replay {
         Self { ids, now: None }
     }
 
-    /// Sets the current time, for tests.
+    /// Overrides the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -143,7 +143,7 @@ impl Replay {
 /// Result of a replay per item, in the order of the request.
 pub type Replayed = Vec<(ItemId, Guarded)>;
 
-/// Order to settle an item as dead now, whether held or not.
+/// Order to settle an open item as dead now, held or not.
 #[derive(Clone, Debug)]
 pub struct Bury {
     /// Item to bury.
@@ -153,7 +153,7 @@ pub struct Bury {
     pub token: Token,
     /// Reason, for people.
     pub reason: String,
-    /// Current time, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
@@ -169,7 +169,7 @@ impl Bury {
         }
     }
 
-    /// Sets the current time, for tests.
+    /// Overrides the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -216,7 +216,7 @@ pub struct Queue {
     pub paused: bool,
 }
 
-/// Order to pause or resume a queue.
+/// Order to pause or resume a queue or a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// Claims skip it from now on.

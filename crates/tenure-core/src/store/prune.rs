@@ -15,7 +15,7 @@ pub struct Prune {
     pub dead: Duration,
     /// Approximate limit per kind of item and round, which keeps transactions small.
     pub limit: u32,
-    /// Current time, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
@@ -30,7 +30,7 @@ impl Prune {
         }
     }
 
-    /// Sets the current time, for tests.
+    /// Overrides the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -58,6 +58,6 @@ pub trait Pruner: Send + Sync + fmt::Debug {
     /// Runs one round. It deletes items with their counters and dedupe keys, journal rows that no
     /// kept item needs, and workers that stopped or fell silent long ago.
     ///
-    /// Rules: 4, 6. Pending, claimed and replayed items are never deleted.
+    /// Rules: 4, 6. Open items, also replayed ones, are never deleted.
     fn prune<'a>(&'a self, prune: &'a Prune) -> Answer<'a, Pruned>;
 }

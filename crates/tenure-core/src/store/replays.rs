@@ -15,7 +15,7 @@ use crate::queue::QueueName;
 use crate::state::State;
 use crate::time::Timestamp;
 
-/// Target interval between steps; longer if single items are farther apart.
+/// Target interval between steps. At a rate below one item per interval, steps are farther apart.
 const STEP_INTERVAL: Duration = Duration::from_millis(100);
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -37,7 +37,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 pub struct ReplayRate(NonZeroU32);
 
 impl ReplayRate {
-    /// Maximum number per second or minute.
+    /// Maximum number in the text of a rate, per second or per minute.
     pub const NUMBER_MAX: u32 = 1_000_000;
 
     /// A rate per minute; `None` for zero.
@@ -76,7 +76,7 @@ impl ReplayRate {
         number.clamp(1, limit.max(1))
     }
 
-    /// Delay after this many items.
+    /// Delay after a step of this many items.
     pub fn wait(self, items: u32) -> Duration {
         MINUTE.saturating_mul(items) / self.number()
     }
@@ -111,9 +111,9 @@ pub struct NewReplay {
     filter: Filter,
     /// Maximum rate; `None` for no limit.
     pub rate: Option<ReplayRate>,
-    /// Number of matching items at the last count, for display.
+    /// Number of matching items, as the caller counted them before the start; for display.
     pub expected: Option<u64>,
-    /// Current time, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
@@ -133,7 +133,7 @@ impl NewReplay {
         }
         let found = filter.state.map_or("none", State::as_str);
         Err(Invalid::new(
-            "the state of what to replay",
+            "the state of the items to replay",
             found,
             "done or dead",
         ))
@@ -144,7 +144,7 @@ impl NewReplay {
         &self.filter
     }
 
-    /// Sets the current time, for tests.
+    /// Overrides the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -195,13 +195,13 @@ impl ReplayState {
 /// A stored bulk replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayOperation {
-    /// Number of the operation; rises with every operation.
+    /// Number of the operation; each new operation gets a higher one.
     pub id: u64,
     /// Filter of the items.
     pub filter: Filter,
     /// Maximum rate.
     pub rate: Option<ReplayRate>,
-    /// Number of matching items at the last count.
+    /// Number of matching items, counted before the start.
     pub expected: Option<u64>,
     /// Last checked id. It only rises, so that each item is replayed once, oldest first: items of a
     /// key keep their order.
@@ -240,7 +240,7 @@ impl ReplayOperation {
         self.rate.map_or(limit, |rate| rate.step(limit))
     }
 
-    /// Delay after this many items.
+    /// Delay after a step of this many items.
     pub fn wait(&self, items: u32) -> Duration {
         self.rate.map_or(Duration::ZERO, |rate| rate.wait(items))
     }
@@ -254,7 +254,7 @@ pub struct StepReplay {
     pub only: Option<u64>,
     /// Maximum items, capped at [`ReplayOperation::STEP_MAX`].
     pub limit: u32,
-    /// Current time, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
@@ -275,7 +275,7 @@ impl StepReplay {
         self
     }
 
-    /// Sets the current time, for tests.
+    /// Overrides the current time, for tests.
     #[must_use]
     pub const fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -286,7 +286,7 @@ impl StepReplay {
 /// Result of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stepped {
-    /// Operation after the step; `None` if none was due, or other processes are working on it.
+    /// Operation after the step; `None` if none was due, or another process is taking its step.
     pub operation: Option<ReplayOperation>,
     /// Time until the next step of any requested operation; `None` if none is running.
     pub next_in: Option<Duration>,

@@ -15,17 +15,17 @@ pub trait Rows: LeaseStore + Operate {
 /// Callback that reports each step of an adoption, for display.
 pub type OnStep<'a> = &'a (dyn Fn(&str) + Sync);
 
-/// Policy for giving a table back while leases on it are held.
+/// Policy for undoing an adoption while rows of the table are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhileHeld {
     /// Refuse.
     Refuse,
-    /// Give it back. Only the table's own workers can then settle the held rows.
+    /// Undo it. Afterwards, only the user's own workers can settle the held rows.
     Force,
 }
 
-/// A database that leases tables of the user's own.
+/// A database that leases the user's own tables.
 pub trait Tables: fmt::Debug + Send + Sync {
     /// Reads the facts about the table of this name. The description names the columns that it may
     /// have.
@@ -44,15 +44,15 @@ pub trait Tables: fmt::Debug + Send + Sync {
     /// when it fails, and the next attempt continues from there.
     fn adopt<'a>(&'a self, plan: &'a Plan, on_step: OnStep<'a>) -> Answer<'a, ()>;
 
-    /// SQL that gives a table back.
+    /// SQL that undoes an adoption.
     ///
     /// # Errors
     /// The description is not valid.
     fn undo_sql(&self, adopted: &AdoptedTable) -> Result<String, StoreError>;
 
-    /// Gives a table back in one transaction: removes exactly the objects that Tenure added. If
-    /// held leases prevent this, the store changes nothing and returns their number. If the table
-    /// no longer exists, the store removes only the record.
+    /// Undoes an adoption in one transaction: removes exactly the objects that Tenure added. If
+    /// held rows prevent this, the store changes nothing and returns their number, otherwise zero.
+    /// If the table no longer exists, the store removes only the record.
     fn undo<'a>(&'a self, adopted: &'a AdoptedTable, held: WhileHeld) -> Answer<'a, u64>;
 
     /// Opens the rows of a table that has all required columns.

@@ -24,12 +24,12 @@ pub struct ChangeEndpoint {
     pub sealed: String,
     /// New state. The store replaces the timestamp with its own current time.
     pub state: EndpointState,
-    /// Current time, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
 impl fmt::Debug for ChangeEndpoint {
-    /// Leaves out the encrypted secrets.
+    /// Omits the encrypted secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChangeEndpoint")
             .field("id", &self.id)
@@ -40,7 +40,7 @@ impl fmt::Debug for ChangeEndpoint {
     }
 }
 
-/// Work for a sender.
+/// Lanes with due deliveries, for a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
     /// Time of the store.
@@ -114,8 +114,8 @@ pub trait Webhooks: Send + Sync + fmt::Debug {
     /// Reads the work for a sender. Touches only lanes with pending deliveries.
     fn due_deliveries(&self, now: Option<Timestamp>) -> Answer<'_, Due>;
 
-    /// Records calls that could not be settled because their lease was lost. An existing record
-    /// stays unchanged.
+    /// Records calls whose delivery could not be settled because the lease was lost. An existing
+    /// record stays unchanged.
     fn record_calls<'a>(&'a self, calls: &'a [Call], now: Option<Timestamp>) -> Answer<'a, ()>;
 
     /// Calls of a delivery, ordered by fence.

@@ -1,6 +1,5 @@
 //! `WorkLeases`: the store operations of the work lease. [`crate::work_lease`] defines the contract
-//! and makes the decisions; a store reads the view, applies the change and keeps both in one atomic
-//! step.
+//! and makes the decisions; a store reads the view and applies the change in one atomic step.
 
 use std::fmt;
 
@@ -125,7 +124,7 @@ pub trait WorkLeases: Send + Sync + fmt::Debug {
     fn watermark<'a>(&'a self, space: &'a SpaceName) -> Answer<'a, i64>;
 
     /// Moves the watermark of a space forward, never back, and returns the current one. Forgets the
-    /// processed offsets below it, and domains that are then blank.
+    /// processed offsets below it, and domains that are then empty.
     fn advance_watermark<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, i64>;
 
     /// Forgets the failed offsets below this one, each once the watermark has passed it; from then
@@ -133,8 +132,9 @@ pub trait WorkLeases: Send + Sync + fmt::Debug {
     fn forget_failed_below<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, ()>;
 }
 
-/// A store that supports work leases. A separate trait object, because `renew` and `replay` mean
-/// something else here than in [`LeaseStore`](super::LeaseStore) and [`Operate`](super::Operate).
+/// A store that supports work leases, in a trait object of their own: `renew` and `replay` mean
+/// something else here than in [`LeaseStore`](super::LeaseStore) and
+/// [`Operate`](super::Operate).
 pub trait ProvidesWorkLeases: Send + Sync + fmt::Debug {
     /// The work leases of this store.
     fn work_leases(&self) -> &dyn WorkLeases;

@@ -42,7 +42,8 @@ impl AdoptedTable {
         !(self.columns.is_empty() && self.indexes.is_empty())
     }
 
-    /// Obstacle to adopting or giving back a table of this name, if the adopted table is elsewhere.
+    /// Obstacle to adopting a table of this name, or to undoing that, if the location is
+    /// `Elsewhere`.
     pub fn elsewhere(&self) -> Option<Obstacle> {
         let schema = self.schema.as_deref()?;
         let name = &self.table.name;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::states::{StatusWord, StatusWords, status};
 use super::{Columns, Direction, Identifier, LeaseTable, States, StatusColumn, name};
 
-/// A map: by field, one value, or several for `order`.
+/// A map: the values of each field. Only `order` may have several.
 pub type TableMap = BTreeMap<String, Vec<String>>;
 
 /// An invalid field of a map.
@@ -21,7 +21,6 @@ pub struct MapFault {
     pub hint: Option<String>,
 }
 
-/// Makes a preset.
 type Make = fn() -> LeaseTable;
 
 /// Presets by name.
@@ -33,7 +32,7 @@ const PRESETS: [(&str, Make); 5] = [
     ("sync_checkpoints", LeaseTable::sync_checkpoints),
 ];
 
-/// Facts that have one column each, as named in a map.
+/// Facts that a map can give a column, by their names in the map.
 const COLUMNS: [&str; 14] = [
     "until",
     "holder",
@@ -87,7 +86,8 @@ impl LeaseTable {
     }
 
     /// Builds the description of a table from a map. Missing fields come from the preset that it
-    /// names, or else have Tenure's own names; without a status field, timestamps encode the state.
+    /// names. Without a preset they have Tenure's own names, and timestamps encode the state unless
+    /// a status field is given.
     ///
     /// ```
     /// use tenure_core::{Identifier, LeaseTable, States};
@@ -198,7 +198,7 @@ impl MapReader<'_> {
         }
     }
 
-    /// Starting point of the map: the preset that it names, or Tenure's own names.
+    /// Returns the preset that the map names, or a description with Tenure's own names.
     fn base(&mut self) -> LeaseTable {
         let own = || LeaseTable {
             order: vec![(name("created_at"), Direction::Ascending)],
@@ -315,7 +315,7 @@ impl MapReader<'_> {
         }
     }
 
-    /// Reports faults of combinations, at a field that is given.
+    /// Reports faults that involve several fields, at one of the given fields.
     fn check(&mut self, table: &LeaseTable) {
         let mut columns: BTreeMap<&Identifier, Vec<String>> = BTreeMap::new();
         for (fact, column) in table.facts() {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn every_preset_is_the_same_after_it_was_recorded() {
+    fn every_preset_is_unchanged_after_a_round_trip_through_its_map() {
         for preset in LeaseTable::preset_names() {
             let table = LeaseTable::preset(preset).unwrap();
             let again = LeaseTable::described(table.name.clone(), &table.map());
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_words_for_pending_and_claimed_leave_it_to_the_holder() {
+    fn with_equal_words_for_pending_and_claimed_the_holder_distinguishes_them() {
         let words = [("status.pending", "NEW"), ("status.claimed", "NEW")];
         let table = described(&words).unwrap();
         assert!(matches!(table.states, States::Held(_)), "{table:?}");
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_columns_with_a_direction() {
+    fn an_entry_of_the_order_is_a_column_with_an_optional_direction() {
         let parts = ["priority DESC", "created_at asc", "id"].map(|text| direction(text).unwrap());
         let ways = parts.map(|(_, direction)| direction);
         assert_eq!(

@@ -21,7 +21,7 @@ pub struct TableFacts {
     pub words: Vec<(Option<String>, u64)>,
     /// The table has at least one row.
     pub has_rows: bool,
-    /// Some rows lack the added key.
+    /// Some rows have no number in the added key column yet.
     pub has_unnumbered: bool,
 }
 
@@ -38,7 +38,7 @@ pub enum TableKind {
     Partitioned,
     /// A partition of another table.
     Partition,
-    /// A table that other tables inherit from; queries on it return their rows as well.
+    /// A table that other tables inherit from; queries on it return their rows, too.
     Parent,
     /// A table without rowid (SQLite only).
     Rowless,

@@ -1,4 +1,4 @@
-//! `LeaseTable`: names that a table uses for the facts of a lease. It only renames.
+//! `LeaseTable`: the names that a table uses for the facts of a lease, and its encoding of states.
 
 mod adopted;
 mod describe;
@@ -37,10 +37,10 @@ pub use sync::SyncState;
 pub struct Identifier(String);
 
 impl Identifier {
-    /// Limit of a name; PostgreSQL silently truncates longer ones.
+    /// Maximum length of a name in bytes; PostgreSQL silently truncates longer ones.
     pub const BYTES_MAX: usize = 63;
 
-    /// Accepts a name of small letters, digits and `_`, not starting with a digit.
+    /// Accepts a name of lowercase letters, digits and `_`, not starting with a digit.
     ///
     /// # Errors
     /// Anything else, names over 63 bytes, and names reserved by the databases (`pg_…`,

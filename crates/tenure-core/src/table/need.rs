@@ -6,7 +6,7 @@ use super::obstacle::{Obstacle, obstacle};
 use super::plan::Adds;
 use super::{LeaseTable, States};
 
-/// Minimum length of a text column for a holder or a token.
+/// Minimum length, in characters, of a text column for a holder or a token.
 const TEXT_MIN: u32 = 128;
 
 /// Requirements of a fact on an existing column.

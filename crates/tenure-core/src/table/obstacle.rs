@@ -21,7 +21,7 @@ pub(super) fn obstacle(what: String, hint: impl Into<String>) -> Obstacle {
 }
 
 impl LeaseTable {
-    /// Obstacle because of the kind of object that has the table's name; columns do not matter.
+    /// Obstacle in the table's name or in the kind of object that has it; columns do not matter.
     pub(super) fn kind_obstacle(&self, kind: TableKind) -> Option<Obstacle> {
         let table = &self.name;
         if table.as_str().starts_with("tenure_") {

@@ -4,7 +4,7 @@ use super::states::status;
 use super::{Columns, Direction, LeaseTable, States, name};
 
 impl LeaseTable {
-    /// A table `outbox` in the words PENDING, CLAIMED, PUBLISHED, DEAD.
+    /// A table `outbox` with the status words PENDING, CLAIMED, PUBLISHED, DEAD.
     ///
     /// ```
     /// use tenure_core::{LeaseTable, State};
@@ -46,7 +46,7 @@ impl LeaseTable {
         }
     }
 
-    /// A table `outbox` in the words PENDING, PROCESSING, COMPLETED, DEAD; oldest first.
+    /// A table `outbox` with the status words PENDING, PROCESSING, COMPLETED, DEAD; oldest first.
     ///
     /// ```
     /// use tenure_core::{LeaseTable, State};

@@ -1,5 +1,5 @@
 //! Plan: the changes that an existing table needs to be leased, or the reasons why it cannot be.
-//! Pure: it depends only on the given facts.
+//! The plan depends only on the given facts and the record of an earlier attempt.
 
 use std::collections::BTreeSet;
 
@@ -226,7 +226,7 @@ impl Planning<'_> {
         });
     }
 
-    /// Uses a 64-bit key that is never null; otherwise plans to add one.
+    /// Uses the described key if it is a 64-bit integer and never null; otherwise plans to add one.
     fn key(&mut self) {
         let key = self.plan.table.key.clone();
         let own = name(KEY);
@@ -385,8 +385,12 @@ impl Planning<'_> {
                     Some(word) => format!("the status {word:?}, which the map does not know"),
                     None => "no status".to_owned(),
                 };
+                let (rows, they) = match count {
+                    1 => ("row has", "it"),
+                    _ => ("rows have", "they"),
+                };
                 Some(format!(
-                    "{count} rows have {status}: they will never be claimed"
+                    "{count} {rows} {status}: {they} will never be claimed"
                 ))
             }));
         }
@@ -510,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_other_than_a_bigint_gets_an_additional_one() {
+    fn a_table_without_a_bigint_key_gets_one() {
         for holds in [Holds::Text(None), Holds::Integer, Holds::Other] {
             let mut facts = jobs();
             facts.columns[0].holds = holds;
@@ -526,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_cannot_tell_rows_apart_is_an_obstacle() {
+    fn a_key_that_is_not_unique_is_an_obstacle() {
         let mut facts = jobs();
         facts.columns[0].is_unique = false;
         let obstacles = LeaseTable::sync_jobs().plan(&facts, None).unwrap_err();
@@ -605,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_plan_continues() {
+    fn an_interrupted_adoption_continues() {
         let table = LeaseTable::sync_jobs();
         let plan = table.plan(&jobs(), None).unwrap();
         let whole = done(jobs(), &plan);
@@ -624,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn another_description_is_refused() {
+    fn a_description_other_than_the_recorded_one_is_an_obstacle() {
         let plan = LeaseTable::sync_jobs().plan(&jobs(), None).unwrap();
         let recorded = recorded(&plan, true);
         let other = LeaseTable::sync_checkpoints().named(name("sync_jobs"));

@@ -9,8 +9,8 @@ use crate::event::Event;
 use crate::invalid::Invalid;
 
 impl LeaseTable {
-    /// Converts a row to an event: the table's name is the topic and the row as JSON the payload,
-    /// without the columns that hold tokens, which are secrets between a holder and the database.
+    /// Converts a row to an event: the table's name is the topic, the row as JSON is the payload.
+    /// The columns with tokens are left out, because a token is a secret.
     ///
     /// ```
     /// use tenure_core::LeaseTable;
@@ -21,8 +21,8 @@ impl LeaseTable {
     /// # Ok::<(), tenure_core::Invalid>(())
     /// ```
     ///
-    /// A row may be larger and nest deeper than the payload of an enqueued event: it is the user's,
-    /// and already stored.
+    /// A row may be larger and nest deeper than the payload of an enqueued event: the row is
+    /// already stored, in the user's own table.
     ///
     /// # Errors
     /// The row is not a JSON object.
@@ -50,7 +50,7 @@ mod tests {
     use crate::event::{PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX};
 
     #[test]
-    fn a_row_may_be_larger_and_deeper_than_a_payload() {
+    fn a_row_may_exceed_the_limits_of_a_payload() {
         let long = "x".repeat(2 * PAYLOAD_BYTES_MAX);
         let deep = 100 * PAYLOAD_DEPTH_MAX;
         let deep = format!("{}{}", "[".repeat(deep), "]".repeat(deep));

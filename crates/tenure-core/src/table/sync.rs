@@ -105,7 +105,7 @@ impl LeaseTable {
 /// State of a row of sync jobs or checkpoints at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SyncState {
-    /// Free and claimable.
+    /// The row has no lease and is not settled.
     Available,
     /// The row has a live lease.
     Running,
@@ -155,8 +155,7 @@ impl SyncState {
         }
     }
 
-    /// State of the lease core that it corresponds to. A lapsed lease counts as claimed until it is
-    /// reaped.
+    /// Corresponding state of the lease core. A lapsed row counts as claimed until it is reaped.
     ///
     /// ```
     /// use tenure_core::{State, SyncState};
@@ -172,7 +171,7 @@ impl SyncState {
         }
     }
 
-    /// Word of the specification for it.
+    /// The specification's word for this state.
     ///
     /// ```
     /// use tenure_core::SyncState;

@@ -4,11 +4,11 @@ use super::states::status;
 use super::{Columns, Direction, LeaseTable, States, name};
 
 impl LeaseTable {
-    /// A table `webhook_outbox` in the words pending, delivered, failed; oldest first. A claimed
-    /// row is still `pending`, and has a `lease_owner`.
+    /// A table `webhook_outbox` with the status words pending, delivered, failed; oldest first. A
+    /// claimed row is still `pending`, and has a `lease_owner`.
     ///
     /// Its `attempts` are the reported failures, as its own workers count them: a lapse does not
-    /// change them. The number of holds is in `lease_attempts`.
+    /// change them. [`Counters::attempts`](crate::Counters::attempts) is in `lease_attempts`.
     ///
     /// ```
     /// use tenure_core::{LeaseTable, State};

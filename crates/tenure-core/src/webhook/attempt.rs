@@ -1,4 +1,4 @@
-//! Attempts: the record of each try to deliver. The claim opens it before the call is sent; the
+//! Attempts: the record of each attempt to deliver. The claim opens it before the call is sent; the
 //! settle closes it and adds the result of the call.
 
 use std::time::Duration;

@@ -51,12 +51,12 @@ pub struct Reply {
     pub is_cut: bool,
     /// Address that was called.
     pub peer: Option<IpAddr>,
-    /// Duration of the parts of the call.
+    /// Times of the parts of the call.
     pub timings: Timings,
 }
 
 impl Reply {
-    /// Limit of the stored response body.
+    /// Maximum size of the stored response body, in bytes.
     pub const BODY_BYTES_MAX: usize = 16 * 1024;
 
     /// A response with this status and nothing else.

@@ -21,7 +21,7 @@ impl EndpointId {
     /// Parses a name.
     ///
     /// # Errors
-    /// It is empty or too long, or contains other characters.
+    /// The name is empty or too long, contains other characters, or begins with `-` or `_`.
     pub fn new(text: &str) -> Result<Self, Invalid> {
         let is_plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
         let is_good = !text.is_empty()
@@ -51,7 +51,7 @@ impl fmt::Display for EndpointId {
 /// [`Endpoint::sealed`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct EndpointSettings {
-    /// Address to call. Checked at registration, and by the caller at every call.
+    /// Address to call. Registration checks it, and the [`Caller`](super::Caller) at every call.
     pub url: String,
     /// Free text for people.
     pub description: String,
@@ -101,7 +101,8 @@ impl EndpointSettings {
         }
     }
 
-    /// Checks all settings, except whether the address is allowed: the caller checks that.
+    /// Checks all settings but not the address policy, which the [`Caller`](super::Caller)
+    /// enforces.
     ///
     /// # Errors
     /// Every invalid setting.
@@ -265,7 +266,7 @@ pub struct NewEndpoint {
 }
 
 impl fmt::Debug for NewEndpoint {
-    /// Leaves out the encrypted secrets.
+    /// Omits the encrypted secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NewEndpoint")
             .field("id", &self.id)
@@ -285,7 +286,7 @@ pub struct Endpoint {
     /// Settings of the endpoint.
     pub settings: EndpointSettings,
     /// Its signing secrets and header values, encrypted at registration and decrypted by the
-    /// caller. Opaque to a store.
+    /// [`Caller`](super::Caller). Opaque to a store.
     pub sealed: String,
     /// Administrative state.
     pub state: EndpointState,
@@ -327,7 +328,7 @@ impl EndpointSettings {
 }
 
 impl fmt::Debug for EndpointSettings {
-    /// Leaves out the address and free text, which may contain a secret.
+    /// Omits the address and free text, which may contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EndpointSettings")
             .field("topics", &self.topics)
@@ -342,7 +343,7 @@ impl fmt::Debug for EndpointSettings {
 }
 
 impl fmt::Debug for Endpoint {
-    /// Leaves out the encrypted secrets, and the address, which may contain a secret.
+    /// Omits the encrypted secrets, and the address, which may contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
             .field("id", &self.id)

@@ -1,5 +1,5 @@
-//! Health of an endpoint: pure functions that decide when it is paused, when operators are warned,
-//! and when it is disabled.
+//! Health of an endpoint: functions without I/O that decide when it is paused, when operators are
+//! warned, and when it is disabled.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,11 +21,12 @@ const PAUSE: Duration = Duration::from_mins(1);
 /// Maximum pause, unless the endpoint requests a longer one.
 const PAUSE_MAX: Duration = Duration::from_mins(15);
 const DAY: Duration = Duration::from_hours(24);
-/// Time without a success after which an endpoint is disabled.
+/// Time since the first failure after the last success, after which an endpoint is disabled; it
+/// also needs ten failures, of more than one delivery.
 const DISABLED_AFTER: Duration = Duration::from_hours(5 * 24);
 const SECOND_WARNING: Duration = Duration::from_hours(3 * 24);
 
-/// Limit of the stored error text.
+/// Maximum length of the stored error text, in characters.
 const ERROR_CHARS_MAX: usize = 200;
 
 /// Health of an endpoint. Stores keep it as JSON; all processes share it.
@@ -40,7 +41,7 @@ pub struct EndpointHealth {
     pub failed: Option<i64>,
     /// More than one delivery failed since the last success.
     pub is_spread: bool,
-    /// Consecutive pauses.
+    /// Consecutive pauses because of failures; a pause that the endpoint requested does not count.
     pub trips: u32,
     /// End of the current pause.
     pub paused_until: Option<Timestamp>,
@@ -56,7 +57,7 @@ pub struct EndpointHealth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
-    /// Time since the last success.
+    /// Time since the first failure after the last success.
     pub failing: Duration,
     /// Time until it is disabled.
     pub left: Duration,
@@ -100,7 +101,7 @@ impl EndpointHealth {
         self.paused_until.is_some_and(|until| now < until)
     }
 
-    /// Returns true if only one call may be made, as a probe.
+    /// Returns true if only one call at a time may be made, as a probe.
     pub fn is_on_probe(&self, now: Timestamp) -> bool {
         self.trips > 0 && !self.is_paused(now)
     }
@@ -122,7 +123,7 @@ impl EndpointHealth {
     }
 
     /// Health after a failed call of this delivery; `requested` is the pause that the endpoint
-    /// wants.
+    /// requested.
     #[must_use]
     pub fn failed(
         &self,
@@ -143,7 +144,7 @@ impl EndpointHealth {
         } else if !self.is_paused(now) && new.failures >= FAILURES_IN_A_ROW {
             new.trip(now, "ten calls in a row failed");
         } else if !self.is_paused(now) && recent.is_bad() {
-            new.trip(now, "four of five calls failed lately");
+            new.trip(now, "at least 80 % of the calls in 5 minutes failed");
         }
         if let Some(requested) = requested {
             let until = now.after(requested);

@@ -6,7 +6,7 @@ use super::{CallErrorKind, Directive, Disabled, EndpointSettings, OnGone, Reply}
 use crate::outcome::Outcome;
 use crate::reason;
 
-/// Limit of a pause that an endpoint requests.
+/// Maximum pause that an endpoint can request.
 const PAUSE_MAX: Duration = Duration::from_hours(6);
 /// Pause after status 429 without a `retry-after`.
 const BUSY_PAUSE: Duration = Duration::from_mins(1);
@@ -96,7 +96,7 @@ fn judge_status(
     }
 }
 
-/// Pause for an endpoint that is busy.
+/// Pause of an endpoint that answered 429 or 503.
 fn pause(status: u16, reply: &Reply) -> Option<Duration> {
     let default = match status {
         429 => Some(BUSY_PAUSE),
@@ -107,7 +107,8 @@ fn pause(status: u16, reply: &Reply) -> Option<Duration> {
     requested.or(default)
 }
 
-/// Next attempt, if the schedule has one: never earlier than the receiver requested.
+/// Retries if the schedule has another attempt, not before the time that the receiver requested (at
+/// most [`PAUSE_MAX`]); otherwise the delivery is dead.
 fn retry(
     rules: &EndpointSettings,
     reply: &Reply,

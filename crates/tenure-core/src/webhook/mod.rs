@@ -3,10 +3,10 @@
 //!
 //! | word | is |
 //! |---|---|
-//! | [`Endpoint`] | an address that receives webhooks, with its rules and its health |
+//! | [`Endpoint`] | an address that receives webhooks, with its settings and its health |
 //! | [`Delivery`] | one event for one endpoint; an item like any other |
-//! | [`Call`] | the record of one call: opened by the claim, closed by the settle |
-//! | [`Attempt`] | a lease on a delivery, for display, with or without a call |
+//! | [`Call`] | one HTTP request and its reply, recorded with the settle of its delivery |
+//! | [`Attempt`] | a lease on a delivery that may have led to a call, for display |
 
 mod attempt;
 mod caller;

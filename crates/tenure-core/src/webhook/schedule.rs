@@ -35,14 +35,14 @@ impl Schedule {
     /// There are too many, their sum is too large, or one is under a second.
     pub fn new(waits: Vec<Duration>) -> Result<Self, Invalid> {
         let bad = |found: String| {
-            let expected = "at most 30 waits of at least 1s, together at most 30 days";
+            let expected = "at most 30 delays of at least 1s, together at most 30 days";
             Err(Invalid::new("retry schedule", found, expected))
         };
         if waits.len() > Self::STEPS_MAX {
-            return bad(format!("{} waits long", waits.len()));
+            return bad(format!("{} delays long", waits.len()));
         }
         if waits.iter().any(|wait| *wait < Self::DELAY_MIN) {
-            return bad("a list with a wait under 1s".to_owned());
+            return bad("a list with a delay under 1s".to_owned());
         }
         let length = waits
             .iter()
@@ -63,8 +63,8 @@ impl Schedule {
         self.0.len() + 1
     }
 
-    /// Delay after one more failure, when there were `failures` before it; `None` at the end of the
-    /// schedule. `chance` is from 0 to 1.
+    /// Delay after a failure that follows `failures` earlier ones; `None` at the end of the
+    /// schedule. `chance`, from 0 to 1, sets the jitter.
     pub fn delay(&self, failures: u32, chance: f64) -> Option<Duration> {
         let step = *self.0.get(usize::try_from(failures).ok()?)?;
         let share = 1.0 + Self::JITTER * (2.0 * chance.clamp(0.0, 1.0) - 1.0);

@@ -65,7 +65,7 @@ impl EndpointSettings {
     /// Parses the JSON of a store.
     ///
     /// # Errors
-    /// The text is not such JSON.
+    /// The text is not the JSON of an endpoint, or a topic or the schedule is not valid.
     pub fn from_json(text: &str) -> Result<Self, Invalid> {
         let stored: Stored = serde_json::from_str(text).map_err(|error| {
             // Serde's error quotes the input, which may contain secrets; the position is enough.

@@ -143,7 +143,7 @@ fn cause_of(why: &Disabled) -> String {
     }
 }
 
-/// Explains a delivery that may not be claimed for `wait`.
+/// Explains a delivery that is due in `wait`.
 fn not_due(record: &Record, endpoint: &Endpoint, wait: &str) -> Why {
     let counters = record.counters;
     let error = match &record.last_error {

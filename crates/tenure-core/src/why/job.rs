@@ -9,7 +9,7 @@ use crate::store::{Presence, WorkerRecord};
 use crate::table::SyncState;
 use crate::time::{Timestamp, brief_duration};
 
-/// Maximum chunks listed by name; the others are counted.
+/// Maximum number of chunks listed by name; the others are counted.
 const NAMED_MAX: usize = 3;
 
 /// Facts around a job.
@@ -28,7 +28,7 @@ pub struct JobFacts {
 /// Explains why a job is not being worked on, or which worker holds it.
 ///
 /// Codes: `completed`, `failed`, `cancelled`; `running`, `silent` (its holder no longer reports),
-/// `lapsed`; `delayed`, `backoff`; `no_worker`, `unserved` (none takes its kind), `waiting`.
+/// `lapsed`; `delayed`, `backoff`; `no_worker`, `unserved` (no worker takes its kind), `waiting`.
 ///
 /// ```
 /// use tenure_core::job::{Job, JobId, JobKind, MatrixName};
@@ -154,7 +154,7 @@ fn running(job: &Job, hold: &Hold, facts: &JobFacts, now: Timestamp) -> Why {
     }
 }
 
-/// Chunks of its matrix that other workers hold: its holder may be waiting for them.
+/// Chunks of the job's matrix that other workers hold; the job's holder may wait for them.
 fn others(hold: &Hold, facts: &JobFacts, now: Timestamp) -> String {
     let mut named = Vec::new();
     for chunk in &facts.chunks {
@@ -236,14 +236,14 @@ fn start(job: &Job) -> String {
     )
 }
 
-/// Explains an available job that may not be claimed for `wait`.
+/// Explains an available job that is due in `wait`.
 fn not_due(job: &Job, facts: &JobFacts, wait: &str) -> Why {
     let used = used(job, facts);
     if used.is_empty() {
         let sentence = match job.counters.attempts {
             0 => format!("its producer delayed it: it is due in {wait}"),
             number => format!(
-                "it was released unworked {}: it is due in {wait}",
+                "it was released without a result {}: it is due in {wait}",
                 times(number)
             ),
         };
@@ -282,7 +282,7 @@ fn used(job: &Job, facts: &JobFacts) -> Vec<String> {
 fn waiting(job: &Job, facts: &JobFacts) -> Why {
     let capacity = facts.serving(job).map(|worker| worker.report.concurrency);
     let capacity: u64 = capacity.map(u64::from).sum();
-    // Counted by the store: the workers' own reports may be as old as their heartbeat.
+    // Counted by the store: the workers' own reports may be one heartbeat interval old.
     let shares = |kind: &&KindStatus| {
         let mut workers = facts.serving(job);
         workers.any(|worker| worker.report.takes(&kind.kind))
@@ -310,7 +310,7 @@ fn waiting(job: &Job, facts: &JobFacts) -> Why {
 }
 
 impl JobFacts {
-    /// Workers that report and work on jobs.
+    /// Active workers that work on jobs.
     fn on_jobs(&self) -> impl Iterator<Item = &WorkerRecord> {
         let active = |(worker, presence): &&(WorkerRecord, Presence)| {
             *presence == Presence::Active && worker.report.works_on_jobs()
@@ -318,7 +318,7 @@ impl JobFacts {
         self.workers.iter().filter(active).map(|(worker, _)| worker)
     }
 
-    /// Workers that take jobs of this kind.
+    /// Active workers that take jobs of this job's kind.
     fn serving(&self, job: &Job) -> impl Iterator<Item = &WorkerRecord> {
         self.on_jobs()
             .filter(|worker| worker.report.takes(&job.kind))

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_quoted_for_the_shell_where_it_must_be() {
+    fn a_key_is_quoted_for_the_shell_if_needed() {
         for (key, expected) in [
             ("customer-7", "customer-7"),
             ("eu/order:7@shop", "eu/order:7@shop"),

@@ -27,9 +27,9 @@ pub use job::{JobFacts, why_job};
 /// the head, which may be in another queue.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Claims skip the queue.
+    /// The queue is paused: claims skip it.
     pub is_paused: bool,
-    /// Waiting items of the queue.
+    /// Pending items of the queue.
     pub counts: QueueCounts,
     /// Workers, and the presence of each by the store's clock.
     pub workers: Vec<(WorkerRecord, Presence)>,
@@ -76,11 +76,11 @@ impl fmt::Display for Why {
 /// Explains why an item is not being worked on, or which worker holds it.
 ///
 /// Codes: `published`, `dead`; `claimed`, `silent` (its holder no longer reports), `lapsed`;
-/// `paused`, `delayed`, `backoff`; `no_worker`, `unserved` (none for its queue), `alone`,
-/// `waiting`; for an event with a key `behind` (another one comes first), `key_paused`,
-/// `key_blocked` (by a dead one), `not_promoted` (its key has no head yet); for a delivery
-/// `delivered`, `endpoint_disabled`, `endpoint_removed`, `endpoint_paused` (after failed calls),
-/// `endpoint_on_trial` (one call at a time).
+/// `paused`, `delayed`, `backoff`; `no_worker`, `unserved` (no worker serves its queue), `alone`
+/// (after repeated lapses), `waiting`; for an event with a key `behind` (another event comes
+/// first), `key_paused`, `key_blocked` (by a dead event), `not_promoted` (its key has no head yet);
+/// for a delivery `delivered`, `endpoint_disabled`, `endpoint_removed`, `endpoint_paused` (after
+/// failed calls), `endpoint_on_trial` (one call at a time).
 ///
 /// ```
 /// use std::time::Duration;
@@ -289,7 +289,7 @@ fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
     waiting(record, &queue, facts)
 }
 
-/// Explains a pending item that may not be claimed for `wait`.
+/// Explains a pending item that is due in `wait`.
 fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
     let counters = record.counters;
     let error = match &record.last_error {
@@ -335,13 +335,13 @@ fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
 const AWAY: &str =
     "if its publisher is away, the log of its worker has the reason: `publisher is away`";
 
-/// Number of releases without a failure, if there were any.
+/// Clause with the number of releases, if there were any.
 fn given_back(record: &Record) -> Option<String> {
     let counters = record.counters;
     let settled = counters.failures.saturating_add(counters.crashes);
     match counters.attempts.saturating_sub(settled) {
         0 => None,
-        count => Some(format!("it was released unworked {}", times(count))),
+        count => Some(format!("it was released without a result {}", times(count))),
     }
 }
 
@@ -379,7 +379,7 @@ fn waiting(record: &Record, queue: &QueueName, facts: &Facts) -> Why {
 }
 
 impl Facts {
-    /// Workers that report.
+    /// Active workers: those that report in time.
     fn active(&self) -> impl Iterator<Item = &WorkerRecord> {
         let active = |(_, presence): &&(WorkerRecord, Presence)| *presence == Presence::Active;
         self.workers.iter().filter(active).map(|(worker, _)| worker)
@@ -389,7 +389,7 @@ impl Facts {
         self.active().next().is_some()
     }
 
-    /// Workers that report and serve this queue.
+    /// Active workers that serve this queue.
     fn serving(&self, queue: &QueueName) -> impl Iterator<Item = &WorkerRecord> {
         self.active().filter(|worker| worker.report.serves(queue))
     }

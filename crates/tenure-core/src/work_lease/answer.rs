@@ -41,7 +41,7 @@ impl AcquireResult {
 
 /// The answer to `succeed`. It acquires no further offset; the caller must do so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a hint that nobody follows leaves the domain idle"]
+#[must_use = "the domain stays idle unless the caller acquires the hinted offset"]
 pub enum SucceedResult {
     /// The backlog is empty.
     NoBacklog,
@@ -100,7 +100,7 @@ impl FailResult {
 
 /// The answer to `replay`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a replay of what is not terminal changes nothing"]
+#[must_use = "a replay of an offset that is not terminal changes nothing"]
 pub enum ReplayResult {
     /// The offset is no longer terminal and waits at the tail of the backlog.
     Enqueued,

@@ -1,4 +1,4 @@
-//! The offsets that wait behind the one in flight of a domain: first in, first out, none twice.
+//! The offsets that wait behind a domain's offset in flight: first in, first out, none twice.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,7 +10,7 @@ pub struct Backlog {
     members: HashSet<i64>,
 }
 
-/// An empty backlog keeps its capacity if that is below this number of offsets.
+/// Maximum capacity, in offsets, that an empty backlog keeps.
 const PLACES_KEPT: usize = 32;
 
 impl Backlog {

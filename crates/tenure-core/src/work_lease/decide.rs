@@ -81,7 +81,7 @@ pub fn submit(
 /// A holder whose term is over stays the holder until another caller takes over.
 ///
 /// # Errors
-/// Nothing is in flight, or it is in flight under another token.
+/// Nothing is in flight, or the offset in flight has another token.
 pub fn succeed(view: &DomainView<'_>, token: &Token) -> Decided<SucceedResult> {
     let current = held(view, token)?;
     let answer = match view.head {
@@ -92,10 +92,10 @@ pub fn succeed(view: &DomainView<'_>, token: &Token) -> Decided<SucceedResult> {
 }
 
 /// Counts a failure of the offset in flight: it stays for a retry under the same token, or is given
-/// up at the failure after `max_retries`. A retry restarts the term, because the holder is alive.
+/// up after `max_retries` retries. A retry restarts the term, because the holder is alive.
 ///
 /// # Errors
-/// Nothing is in flight, or it is in flight under another token.
+/// Nothing is in flight, or the offset in flight has another token.
 pub fn fail(
     view: &DomainView<'_>,
     token: &Token,
@@ -123,7 +123,7 @@ pub fn fail(
 /// unchanged. A late holder may renew until another caller takes over.
 ///
 /// # Errors
-/// Nothing is in flight, or it is in flight under another token.
+/// Nothing is in flight, or the offset in flight has another token.
 pub fn renew(
     view: &DomainView<'_>,
     token: &Token,
@@ -237,7 +237,7 @@ impl Ask<'_> {
     }
 }
 
-/// Queues the offset at the tail; a queued one keeps its position.
+/// Queues the offset at the tail; if it is queued already, it keeps its position.
 fn queue(
     view: &DomainView<'_>,
     at: OffsetView,

@@ -42,8 +42,8 @@ pub enum WorkLeaseError {
     },
     /// The domain has no reservation.
     #[error(
-        "No lease: nothing of the domain {domain:?} is in flight; an offset is ended once, by \
-         whoever acquired it",
+        "No lease: nothing of the domain {domain:?} is in flight; an offset can be ended only \
+         once, by the caller that acquired it",
         domain = domain.as_str()
     )]
     LeaseNotFound {
@@ -52,9 +52,10 @@ pub enum WorkLeaseError {
     },
     /// The backlog is at its limit.
     #[error(
-        "the backlog of the domain {domain:?} is full: {limit} wait already, so offset {got} was \
-         not queued; try it again when the domain has moved on",
-        domain = domain.as_str()
+        "the backlog of the domain {domain:?} is full: {limit} {waiting}, so offset {got} was not \
+         queued; retry when the backlog is shorter",
+        domain = domain.as_str(),
+        waiting = if *limit == 1 { "offset already waits" } else { "offsets already wait" }
     )]
     BacklogFull {
         /// The domain.
@@ -70,8 +71,8 @@ pub enum WorkLeaseError {
 }
 
 impl WorkLeaseError {
-    /// Returns whether the caller tried to end an offset it does not hold: no lease, or not its
-    /// token.
+    /// Returns whether the caller holds no offset of the domain: nothing is in flight, or the
+    /// offset in flight has another token.
     pub const fn is_illegal_state(&self) -> bool {
         match self {
             Self::TokenMismatch { .. } | Self::LeaseNotFound { .. } => true,

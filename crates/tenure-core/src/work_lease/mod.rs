@@ -4,16 +4,16 @@
 //! Everything here is pure. A decision ([`try_acquire`], [`succeed`], [`fail`], [`submit`],
 //! [`replay`], [`renew`]) takes a [`DomainView`] of one domain and returns an answer with a
 //! [`Change`]; the store of the domain, in process or in a database, provides the view and applies
-//! the change under the domain's own lock. So both implementations keep the same contract.
+//! the change under the domain's own lock. So all implementations keep the same contract.
 //!
 //! | operation | answers | |
 //! |---|---|---|
 //! | [`try_acquire`] | [`AcquireResult`] | acquires or queues; an error if out of order |
 //! | [`succeed`] | [`SucceedResult`] | the offset is processed; names the next head |
 //! | [`fail`] | [`FailResult`] | a retry under the same token, or given up |
-//! | [`submit`] | [`AcquireResult`] | extension: queues an offset where `try_acquire` is an error |
+//! | [`submit`] | [`AcquireResult`] | extension: queues an offset where `try_acquire` fails |
 //! | [`replay`] | [`ReplayResult`] | extension: an operator puts a terminal offset at the tail |
-//! | [`renew`] | the new end | extension, with a term only: the holder is still alive |
+//! | [`renew`] | the new end | extension, only with a term: extends it |
 //!
 //! Nothing here acquires the next offset, waits or measures a delay: the caller computes the time
 //! of a retry from `acquired_at` and `retry_count` of the reservation. The order is that of

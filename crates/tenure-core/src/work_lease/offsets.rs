@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// A set of offsets over the whole of `i64`. Adjacent offsets form one range of 16 bytes, of any
-/// length.
+/// A set of offsets over the whole of `i64`. Adjacent offsets form one range, which takes 16 bytes
+/// at any length.
 ///
 /// ```
 /// use tenure_core::work_lease::Offsets;
@@ -33,7 +33,7 @@ impl Offsets {
         self.ranges.is_empty()
     }
 
-    /// Returns the number of offsets; the whole of `i64` is one more than a `u64` holds.
+    /// Returns the number of offsets; the whole of `i64` has one more than a `u64` can hold.
     pub fn count(&self) -> u128 {
         self.ranges()
             .map(|(first, last)| u128::from(last.abs_diff(first)) + 1)
@@ -76,7 +76,7 @@ impl Offsets {
             return false;
         };
         self.ranges.remove(&first);
-        // No overflow: there is another offset on each side.
+        // No overflow: `first` is below the offset in one case, `last` above it in the other.
         if first < offset {
             self.ranges.insert(first, offset - 1);
         }

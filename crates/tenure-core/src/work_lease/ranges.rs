@@ -1,4 +1,4 @@
-//! Terminal offsets as a database stores them: rows of ranges. A decision sees the rows near one
+//! Terminal offsets as a database stores them: rows of ranges. [`NearRanges`] has the rows near one
 //! offset and computes the changes to them.
 
 use crate::work_lease::view::{Terminal, TerminalChange};
@@ -52,8 +52,8 @@ impl NearRanges {
         self.range_of(offset).map(|range| range.terminal)
     }
 
-    /// Computes the row changes for this change: an added offset merges with its neighbours of the
-    /// same kind, a removed one splits its range.
+    /// Computes the row changes for this change: an added offset merges with neighbours of the same
+    /// final state, a removed one splits its range.
     pub fn change(&self, change: TerminalChange) -> RangesChange {
         match change {
             TerminalChange::Keep => RangesChange::default(),
@@ -87,7 +87,7 @@ impl NearRanges {
             return RangesChange::default();
         };
         let mut come = Vec::new();
-        // No overflow: there is another offset on each side.
+        // No overflow: `first` is below the offset in one case, `last` above it in the other.
         if range.first < offset {
             come.push(TerminalRange {
                 last: offset - 1,

@@ -113,12 +113,12 @@ impl Domain {
     }
 
     /// Forgets the failed offsets below both this one and the watermark: a forgotten offset above
-    /// the watermark would be acquired again.
+    /// the watermark could be acquired again.
     pub fn forget_failed_below(&mut self, offset: i64, watermark: i64) {
         self.failed.forget_below(offset.min(watermark));
     }
 
-    /// Returns whether nothing is in flight, queued or remembered: a new domain would be equal.
+    /// Returns whether nothing is in flight, queued or remembered, as in a new domain.
     pub fn is_blank(&self) -> bool {
         self.reservation.is_none()
             && self.backlog.is_empty()

@@ -1,5 +1,5 @@
-//! Events: the checks never panic, accept exactly the documented input, and accepted events read
-//! back byte for byte.
+//! Events: the checks never panic and accept exactly the documented input, and an event returns its
+//! topic and payload byte for byte.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
-/// An event as a store gives it back.
+/// An event as a store returns it.
 fn stored(payload: &str, encoding: Option<Encoding>) -> Event {
     Event::from(StoredEvent {
         topic: "order.paid".to_owned(),
@@ -100,14 +100,14 @@ proptest! {
     }
 
     #[test]
-    fn every_value_that_is_json_is_accepted(value in any_json()) {
+    fn every_json_value_is_accepted(value in any_json()) {
         let event = Event::new("order.paid", &value).unwrap();
         let again: serde_json::Value = serde_json::from_str(event.payload()).unwrap();
         prop_assert_eq!(again, value);
     }
 
     #[test]
-    fn bytes_come_back_as_they_were(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn a_binary_payload_is_returned_unchanged(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let event = Event::from_bytes("order.paid", &bytes).unwrap();
         prop_assert_eq!(event.payload_bytes().unwrap(), bytes);
         let stored = stored(event.payload(), event.encoding());
@@ -116,7 +116,7 @@ proptest! {
 
     /// A store returns payloads unchecked, so a payload marked as base64 may have any content.
     #[test]
-    fn a_payload_that_only_says_base64_is_an_error(payload in json_like()) {
+    fn invalid_base64_is_an_error_and_not_a_panic(payload in json_like()) {
         let answer = stored(&payload, Some(Encoding::Base64)).payload_bytes();
         prop_assert!(answer.is_ok() || answer.unwrap_err().field() == "payload");
     }
@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn headers_are_kept_in_small_letters_or_refused(
+    fn header_names_are_stored_in_lowercase_or_refused(
         name in prop_oneof![any_text(), "[A-Za-z0-9!#$%&'*+.^_`|~-]{1,12}"],
         value in any_text(),
     ) {
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn all_headers_together_are_bounded(lengths in prop::collection::vec(0_usize..6000, 1..6)) {
+    fn the_total_size_of_headers_is_limited(lengths in prop::collection::vec(0_usize..6000, 1..6)) {
         let mut event = new();
         let mut bytes = 0;
         for (n, length) in lengths.into_iter().enumerate() {
@@ -194,16 +194,16 @@ proptest! {
 }
 
 #[test]
-fn a_payload_is_accepted_up_to_its_last_byte() {
+fn a_payload_is_accepted_up_to_the_size_limit() {
     let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
     assert!(Event::from_json("t", text(PAYLOAD_BYTES_MAX)).is_ok());
     assert!(Event::from_json("t", text(PAYLOAD_BYTES_MAX + 1)).is_err());
     assert!(Event::from_bytes("t", &vec![0; PAYLOAD_BYTES_MAX]).is_err());
 }
 
-/// A hundred thousand brackets give an answer, not a stack overflow.
+/// Also covers unclosed strings and escapes, a hundred thousand of each.
 #[test]
-fn a_hostile_payload_is_refused_without_harm() {
+fn a_deeply_nested_payload_is_refused_without_a_stack_overflow() {
     for text in ["[", "{\"a\":", "[{\"a\":", "\"\\", "\\\"["] {
         let problem = Event::from_json("t", text.repeat(100_000)).unwrap_err();
         assert_eq!(problem.field(), "payload");

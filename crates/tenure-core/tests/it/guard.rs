@@ -1,5 +1,4 @@
-//! Guards: the tokens that may renew, settle and reap at a given time, and the refusal of all
-//! others.
+//! Guards: when a token may renew or settle, when a lease may be reaped.
 
 use std::time::Duration;
 
@@ -52,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn the_holder_settles_also_late_unless_strict(lease in any_lease(), now in any_moment()) {
+    fn lateness_decides_on_a_settle_after_the_term(lease in any_lease(), now in any_moment()) {
         let settle = |lateness| may_settle(Some(&lease), &lease.token, lateness, now);
         prop_assert_eq!(settle(Lateness::Accept), ACCEPTED);
         let expected = if now < lease.until { ACCEPTED } else { LAPSED };
@@ -69,9 +68,9 @@ proptest! {
         }
     }
 
-    /// A guard decides by the token alone, not by the fence, which a failover may repeat.
+    /// A guard compares the token and not the fence, which a failover may repeat.
     #[test]
-    fn the_fence_opens_no_guard(lease in any_lease(), fence: i64, now in any_moment()) {
+    fn a_guard_ignores_the_fence(lease in any_lease(), fence: i64, now in any_moment()) {
         let other = Lease { fence: Fence::new(fence), ..lease.clone() };
         let renew = |lease| may_renew(Some(lease), &other.token, now);
         prop_assert_eq!(renew(&lease), renew(&other));
@@ -82,12 +81,12 @@ proptest! {
     /// A lease that cannot be renewed can be reaped, now or one microsecond later: no item is
     /// stuck.
     #[test]
-    fn a_lease_is_live_or_a_reap_takes_it(lease in any_lease(), now in any_moment()) {
+    fn a_lease_is_live_or_can_be_reaped(lease in any_lease(), now in any_moment()) {
         let is_live = may_renew(Some(&lease), &lease.token, now).is_accepted();
         prop_assert_eq!(is_live, !may_reap(lease.until, Boundary::Reached, now));
         let next = now.after(Duration::from_micros(1));
         let is_reaped_next = may_reap(lease.until, Boundary::Past, next);
-        prop_assert!(is_live || is_reaped_next || now == next, "only at the end of time");
+        prop_assert!(is_live || is_reaped_next || now == next, "neither live nor reapable");
     }
 }
 
@@ -131,6 +130,8 @@ fn every_refusal_has_a_word_and_a_sentence_of_its_own() {
         Refusal::Lapsed,
         Refusal::AlreadySettled,
         Refusal::NotSettled,
+        Refusal::OutOfTurn,
+        Refusal::Changed,
         Refusal::NotFound,
     ];
     for (n, one) in all.iter().enumerate() {

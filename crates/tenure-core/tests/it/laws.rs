@@ -1,5 +1,5 @@
-//! The rules of `LeaseStore` (law 1 to law 9), as far as pure functions decide them: one test per
-//! rule, named after it. The model and the stores' conformance suite show that stores obey them.
+//! The rules of `LeaseStore` (law 1 to law 9), as far as pure functions decide them. The model and
+//! the stores' conformance suite show that stores obey them.
 
 use proptest::prelude::*;
 use tenure_core::store::{Rest, Settle, StoreErrorKind};
@@ -124,6 +124,6 @@ fn any_name() -> impl Strategy<Value = String> {
 }
 
 fn token_of((name, nonce, claim, random): &(String, u64, u64, u128)) -> Token {
-    let worker = tenure_core::WorkerId::new(name, *nonce).expect("the name is made of its letters");
+    let worker = tenure_core::WorkerId::new(name, *nonce).expect("the characters are valid");
     Token::new(&worker, *claim, *random)
 }

@@ -1,4 +1,4 @@
-//! The pure rules of the core under random input.
+//! Tests of the core's pure rules, many of them with random input.
 
 #[cfg(test)]
 mod event;

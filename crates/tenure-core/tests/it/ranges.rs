@@ -6,8 +6,8 @@ use tenure_core::work_lease::{
     NearRanges, Offsets, RangesChange, Terminal, TerminalChange, TerminalRange,
 };
 
-/// The rows of a domain, changed like in a store: it reads the first two rows that end at the
-/// offset's left neighbour or later.
+/// The rows of a domain, changed as a store does it: the store reads the first two rows that end at
+/// the offset's left neighbour or later.
 #[derive(Default)]
 struct Rows(Vec<TerminalRange>);
 
@@ -24,7 +24,7 @@ impl Rows {
         let RangesChange { gone, come } = self.near(offset).change(change);
         for range in gone {
             let at = self.0.iter().position(|kept| *kept == range);
-            self.0.remove(at.expect("what goes was there"));
+            self.0.remove(at.expect("a deleted row existed"));
         }
         self.0.extend(come);
         self.0.sort();
@@ -47,7 +47,7 @@ fn offset() -> impl Strategy<Value = i64> {
 proptest! {
     /// Proves: S3-014, S3-018, S3-019
     #[test]
-    fn rows_that_are_changed_near_an_offset_stay_the_set(
+    fn rows_changed_near_an_offset_still_represent_the_sets(
         steps in vec((offset(), 0..3_u8), 1..60)
     ) {
         let mut rows = Rows::default();

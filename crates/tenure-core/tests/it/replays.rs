@@ -27,7 +27,7 @@ fn a_rate_is_parsed_from_human_notation() {
 }
 
 #[test]
-fn steps_are_small_and_even() {
+fn the_size_and_the_delay_of_a_step_follow_from_the_rate() {
     for (text, size, micros) in [
         ("1/s", 1, 1_000_000),
         ("15/s", 1, 66_666),
@@ -44,12 +44,12 @@ fn steps_are_small_and_even() {
     assert_eq!(
         ReplayRate::parse("50/s").unwrap().step(0),
         1,
-        "it always goes on"
+        "a step has at least one item"
     );
 }
 
 #[test]
-fn a_filter_reads_back_whole() {
+fn a_filter_is_unchanged_after_a_round_trip_through_json() {
     let filter = Filter {
         state: Some(State::Done),
         topic: Some("it's \"odd\"".to_owned()),
@@ -75,7 +75,7 @@ fn a_filter_reads_back_whole() {
 }
 
 #[test]
-fn only_settled_items_can_be_chosen() {
+fn only_settled_items_can_be_replayed() {
     for state in [None, Some(State::Pending), Some(State::Claimed)] {
         let filter = Filter {
             state,

@@ -42,11 +42,11 @@ fn tries(policy: &RetryPolicy) -> u32 {
         + 1
 }
 
-/// C-13 at its limits: `max_retries` retries follow the first attempt.
+/// Method: counts the attempts of an item that always fails.
 ///
 /// Proves: S4-041
 #[test]
-fn max_retries_are_followed_by_another_try_and_no_more() {
+fn the_first_attempt_is_followed_by_max_retries_retries() {
     for max_retries in [0, 1, 2, 10, 1000] {
         let policy = RetryPolicy {
             max_retries,
@@ -94,14 +94,14 @@ proptest! {
     }
 
     #[test]
-    fn what_cannot_succeed_is_dead_at_once(policy in any_policy(), failures: u32) {
+    fn a_permanent_failure_is_dead_at_once(policy in any_policy(), failures: u32) {
         let outcome = policy.judge(failures, &failure(Again::Never), 0.5);
         let is_rejected = matches!(&outcome, Outcome::Dead { reason, .. } if reason == "rejected");
         prop_assert!(is_rejected, "{:?}", outcome);
     }
 
     #[test]
-    fn a_receivers_wish_is_kept_but_for_the_least_delay(failures in 0_u32..10, wish in any_span()) {
+    fn a_requested_delay_is_raised_to_the_minimum(failures in 0_u32..10, wish in any_span()) {
         let policy = RetryPolicy::default();
         let outcome = policy.judge(failures, &failure(Again::After(wish)), 0.5);
         let after = wish.max(DELAY_MIN);
@@ -110,7 +110,7 @@ proptest! {
 
     /// Holds for any policy, any number of failures and any random number, even an invalid one.
     #[test]
-    fn a_delay_is_never_below_the_least_nor_above_the_cap(
+    fn a_delay_is_never_below_the_minimum_nor_above_the_cap(
         policy in any_policy(),
         failures: u32,
         chance in prop::num::f64::ANY,
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn a_lapsed_item_comes_back_by_its_list_until_its_budget_is_used_up(
+    fn a_lapse_has_the_delay_of_the_list_until_the_crash_budget_is_used_up(
         max_crashes in LapsePolicy::MAX_CRASHES_MIN..100,
         delays in prop::collection::vec(any_span(), 1..12),
         crashes in prop_oneof![0_u32..120, any::<u32>()],
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn a_lapse_budget_below_three_is_not_accepted(max_crashes in 0_u32..3) {
+    fn a_crash_budget_below_three_is_refused(max_crashes in 0_u32..3) {
         let problem = LapsePolicy::new(max_crashes, vec![DELAY_MIN]).unwrap_err();
         prop_assert_eq!(problem.field(), "max_crashes");
     }

@@ -23,14 +23,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_text_is_a_duration_or_none(text in any_text()) {
+    fn any_text_is_parsed_as_a_duration_or_refused(text in any_text()) {
         if let Ok(span) = parse_duration(&text) {
             prop_assert!(duration_text(span).len() < 100);
         }
     }
 
     #[test]
-    fn any_text_is_a_name_or_none(text in any_text(), topic in any_text()) {
+    fn any_text_is_parsed_as_a_name_or_refused(text in any_text(), topic in any_text()) {
         if let Ok(pattern) = TopicPattern::new(&text) {
             prop_assert_eq!(pattern.matches(&topic), pattern.matches(&topic));
         }
@@ -42,7 +42,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_an_event_or_none(topic in any_text(), payload in any_text()) {
+    fn any_text_is_parsed_as_an_event_or_refused(topic in any_text(), payload in any_text()) {
         if let Ok(event) = Event::from_json(&topic, &payload) {
             prop_assert!(event.payload_bytes().is_ok());
         }
@@ -50,7 +50,7 @@ proptest! {
 
     /// Settings that pass the check are usable: nothing derived from them overflows.
     #[test]
-    fn any_text_is_a_setting_or_none(
+    fn any_text_is_parsed_as_a_setting_or_refused(
         texts in prop::collection::vec((0..Setting::ALL.len(), any_text()), 1..9),
     ) {
         let mut settings = Settings::default();

@@ -1,4 +1,4 @@
-//! Names written into SQL: exactly the grammar is accepted, and quoting adds only the quotes.
+//! Lease tables: names and words that are safe in SQL, and the states that rows encode.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn worded() -> impl Iterator<Item = LeaseTable> {
     presets.filter(|table| table.states.status().is_some())
 }
 
-/// Text near the grammar of names: many just inside, many just outside.
+/// Text that is a valid name, or nearly one.
 fn name_like() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z_][a-z0-9_]{0,62}",
@@ -118,9 +118,9 @@ fn read(table: &LeaseTable, word: &str, holder: Option<&str>) -> Option<State> {
     })
 }
 
-/// A row written for a state is read as that state, and no other row is.
+/// A row written for a state is read as that state, and no two states have the same row.
 #[test]
-fn every_state_of_a_preset_reads_back() {
+fn every_state_of_a_preset_is_read_as_it_was_written() {
     assert_eq!(worded().count(), 3);
     for table in worded() {
         let mut known = BTreeSet::new();
@@ -130,7 +130,7 @@ fn every_state_of_a_preset_reads_back() {
             assert_eq!(read(&table, word, holder), Some(state), "{}", table.name);
             assert!(
                 known.insert((word, holder)),
-                "{} shows {state} twice",
+                "{}: {state} looks like another state",
                 table.name
             );
         }
@@ -142,7 +142,7 @@ fn every_state_of_a_preset_reads_back() {
 ///
 /// Proves: S2-002
 #[test]
-fn the_words_of_the_webhook_table_are_read_with_the_owner_of_the_lease() {
+fn the_webhook_table_distinguishes_pending_and_claimed_by_the_lease_owner() {
     let table = LeaseTable::webhook();
     let words = State::ALL.map(|state| table.states.word(state).unwrap());
     assert_eq!(words, ["pending", "pending", "delivered", "failed"]);
@@ -159,16 +159,12 @@ fn the_words_of_the_webhook_table_are_read_with_the_owner_of_the_lease() {
     ] {
         assert_eq!(read(&table, word, holder), state, "{word} of {holder:?}");
         let Some(state) = state else { continue };
-        assert_eq!(
-            table.states.word(state),
-            Some(word),
-            "{state} in words again"
-        );
+        assert_eq!(table.states.word(state), Some(word), "the word of {state}");
     }
 }
 
 #[test]
-fn a_word_of_another_vocabulary_matches_no_state() {
+fn a_word_of_another_preset_matches_no_state() {
     let (outbox, processing) = (LeaseTable::outbox(), LeaseTable::outbox_processing());
     assert_eq!(read(&processing, "PROCESSING", None), Some(State::Claimed));
     assert_eq!(read(&outbox, "PROCESSING", None), None);
@@ -205,7 +201,7 @@ fn indistinguishable_states_are_refused() {
 }
 
 #[test]
-fn a_table_of_another_name_is_described_alike() {
+fn a_renamed_description_keeps_its_columns() {
     let name = Identifier::new("my_outbox").unwrap();
     let table = LeaseTable::outbox().named(name.clone());
     assert_eq!(table.name, name);
@@ -217,7 +213,7 @@ fn a_table_of_another_name_is_described_alike() {
 ///
 /// Proves: S5-005, S5-011, S5-012, S5-013, S5-014, S5-015, S5-016, S5-047
 #[test]
-fn the_five_states_of_sync_rows_are_read_from_three_moments() {
+fn the_five_states_of_sync_rows_are_read_from_three_timestamps() {
     let now = Timestamp::from_micros(1_000);
     let moments = [None, Some(999), Some(1_000), Some(1_001)];
     let moments = moments.map(|at| at.map(Timestamp::from_micros));
@@ -256,8 +252,6 @@ fn the_five_states_of_sync_rows_are_read_from_three_moments() {
     assert_eq!(known, BTreeSet::from(SyncState::ALL));
 }
 
-/// The two columns of the specification, without a status column.
-///
 /// Proves: S5-009, S5-010, S5-011
 #[test]
 fn sync_tables_have_the_columns_of_the_specification_and_no_status() {

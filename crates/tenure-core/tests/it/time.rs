@@ -22,12 +22,12 @@ fn clamped(micros: i128) -> Timestamp {
 }
 
 fn micros(span: Duration) -> i128 {
-    i128::try_from(span.as_micros()).expect("a duration has fewer microseconds")
+    i128::try_from(span.as_micros()).expect("the microseconds of a duration fit an i128")
 }
 
 proptest! {
     #[test]
-    fn moments_move_as_numbers_do_and_stop_at_the_ends(start: i64, span in any_span()) {
+    fn timestamps_are_added_like_numbers_and_saturate(start: i64, span in any_span()) {
         let moment = Timestamp::from_micros(start);
         let wide = i128::from(start);
         prop_assert_eq!(moment.as_micros(), start);
@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn the_time_between_two_moments_is_exact_or_the_longest(earlier: i64, later: i64) {
+    fn the_time_between_two_timestamps_is_exact_or_saturates(earlier: i64, later: i64) {
         let (from, to) = (Timestamp::from_micros(earlier), Timestamp::from_micros(later));
         let exact = i128::from(later) - i128::from(earlier);
         let expected = exact.clamp(0, i128::from(i64::MAX));
@@ -47,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn every_moment_can_be_shown(micros: i64) {
+    fn every_timestamp_can_be_formatted(micros: i64) {
         let moment = Timestamp::from_micros(micros);
         prop_assert_eq!(format!("{moment:?}"), moment.to_string());
         prop_assert!(!moment.to_string().is_empty());

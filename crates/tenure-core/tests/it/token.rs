@@ -1,5 +1,5 @@
-//! Tokens and worker ids: they read back, their parts stay separate, and the secret is never
-//! printed.
+//! Tokens and worker ids: they are parsed from their text, their parts stay separate, and the
+//! secret is never printed.
 
 use proptest::prelude::*;
 use tenure_core::{Token, WorkerId};
@@ -9,7 +9,7 @@ const NAME: &str = "[A-Za-z0-9._-]{1,64}";
 proptest! {
     /// Proves: S1-044
     #[test]
-    fn a_token_reads_back_and_names_its_worker(
+    fn a_token_can_be_parsed_from_its_text_and_names_its_worker(
         name in NAME,
         nonce: u64,
         claim: u64,
@@ -42,7 +42,7 @@ proptest! {
     }
 
     #[test]
-    fn a_parsed_token_is_unchanged(text in token_like()) {
+    fn a_parsed_token_has_the_text_it_was_parsed_from(text in token_like()) {
         if let Some(token) = Token::parse(&text) {
             prop_assert_eq!(token.expose(), &text);
             prop_assert!(WorkerId::parse(token.holder()).is_some());
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_can_be_parsed_as_a_token(text: String) {
+    fn any_text_is_parsed_as_a_token_or_refused(text: String) {
         prop_assert_eq!(Token::parse(&text).is_some(), is_token(&text));
     }
 

@@ -60,7 +60,7 @@ fn any_turn() -> impl Strategy<Value = Turn> {
 
 proptest! {
     #[test]
-    fn ranges_of_offsets_are_a_set(turns in prop::collection::vec(any_turn(), 0..120)) {
+    fn ranges_of_offsets_behave_like_a_set(turns in prop::collection::vec(any_turn(), 0..120)) {
         let (mut offsets, mut plain) = (Offsets::default(), BTreeSet::new());
         for turn in turns {
             match turn {
@@ -111,7 +111,7 @@ proptest! {
 
 /// Proves: S3-014
 #[test]
-fn the_whole_of_i64_is_one_set() {
+fn a_set_of_offsets_may_contain_the_ends_of_i64() {
     let mut offsets = Offsets::default();
     for offset in [i64::MIN, i64::MAX, i64::MAX - 1, i64::MIN + 1] {
         assert!(offsets.insert(offset));
@@ -129,7 +129,7 @@ fn the_whole_of_i64_is_one_set() {
 
 /// An empty backlog frees the memory of a burst.
 #[test]
-fn an_empty_backlog_takes_no_room() {
+fn an_empty_backlog_takes_no_memory() {
     let mut backlog = Backlog::default();
     (0..10_000).for_each(|offset| backlog.push(offset));
     assert!(backlog.footprint() > 100_000);
@@ -137,11 +137,9 @@ fn an_empty_backlog_takes_no_room() {
     assert_eq!(backlog.footprint(), 0);
 }
 
-/// Each decision contains the exact change for the store.
-///
 /// Proves: S3-040, S3-041, S3-049, S3-050, S3-052, S3-058, S3-059, S3-062
 #[test]
-fn a_decision_says_exactly_what_changes() {
+fn a_decision_returns_the_exact_change() {
     let (domain, rules) = (name(), DomainRules::default());
     let idle = DomainView {
         domain: &domain,
@@ -205,7 +203,7 @@ fn a_decision_says_exactly_what_changes() {
 
 /// A token is drawn only when a reservation begins or is taken over.
 #[test]
-fn no_token_is_drawn_in_vain() {
+fn a_token_is_drawn_only_if_it_is_needed() {
     let domain = name();
     let current = reservation(5);
     let view = DomainView {
@@ -237,7 +235,7 @@ fn no_token_is_drawn_in_vain() {
 
 /// Rules may change during a reservation: the new term applies from the next renewal on.
 #[test]
-fn a_renewal_follows_the_rules_of_its_moment() {
+fn a_renewal_uses_the_rules_that_are_given_with_it() {
     let domain = name();
     let current = reservation(5);
     let view = DomainView {
@@ -257,7 +255,7 @@ fn a_renewal_follows_the_rules_of_its_moment() {
     assert!(!change.is_nothing());
     let early = Timestamp::from_micros(i64::MIN);
     let (until, change) = renew(&view, &token(1), &rules, early).unwrap();
-    assert_eq!(until, current.until, "never sooner");
+    assert_eq!(until, current.until, "a renewal never shortens the term");
     assert!(change.is_nothing());
 }
 
@@ -295,13 +293,13 @@ fn a_caller_without_a_term_leaves_the_end_as_it_is() {
     assert_eq!(
         kept(change),
         Some(end),
-        "the next one may take it over, too"
+        "another caller can still take over"
     );
 }
 
 /// Proves: S3-047, S3-048, S3-067, S3-068, S3-069
 #[test]
-fn messages_begin_as_the_contract_says_and_tell_what_to_do() {
+fn messages_begin_as_the_contract_requires() {
     let domain = name();
     let errors = [
         (
@@ -333,7 +331,7 @@ fn messages_begin_as_the_contract_says_and_tell_what_to_do() {
                 limit: 7,
                 got: 3,
             },
-            "the backlog of the domain \"A\" is full: 7 wait",
+            "the backlog of the domain \"A\" is full: 7 offsets already wait",
             false,
         ),
     ];
@@ -344,7 +342,7 @@ fn messages_begin_as_the_contract_says_and_tell_what_to_do() {
 }
 
 #[test]
-fn every_answer_has_a_word() {
+fn the_words_of_the_answers_to_acquire_succeed_and_fail_differ() {
     let words = [
         AcquireResult::Acquired(token(1)).as_str(),
         AcquireResult::AlreadyAcquired(token(1)).as_str(),

@@ -1,5 +1,5 @@
 //! The rules of `LeaseStore` (law 1 to law 9), checked by an observer. It sees the store before and
-//! after a step and the mover of the step, but not the decision.
+//! after a step and the cause of the step ([`Mover`]), but not the decision.
 
 use stateright::Property;
 use tenure_core::{Cause, State, TRANSITIONS};
@@ -27,7 +27,7 @@ pub(crate) enum Breach {
     Transition,
     /// Law 9: a repeat got a different answer.
     OtherAnswer,
-    /// An item is not in exactly one place.
+    /// A claimed item has no lease, or an item that is not claimed has one.
     Place,
     /// A claim took more than its limit.
     Limit,
@@ -125,8 +125,8 @@ fn breach_of_lease(before: &Db, new: &LeaseRow, mover: Mover) -> Option<Breach> 
     })
 }
 
-/// Checks the mover, because renewing the live lease of another holder changes no state of this
-/// world.
+/// Checks the mover itself: the renewal of another holder's live lease does not change the store of
+/// this world.
 fn breach_of_renewal(mover: Mover) -> Option<Breach> {
     let Mover::Renew { grant, lease } = mover else {
         return None;
@@ -155,8 +155,8 @@ fn breach_of_place(db: &Db, id: usize) -> Option<Breach> {
     }
 }
 
-/// Properties that must always hold, and events that must happen at some point: a world without
-/// these events would prove nothing.
+/// Properties that must always hold, and situations that must occur at some point: a world without
+/// these situations would prove nothing.
 pub(crate) fn properties<R: Rules>(failover: bool) -> Vec<Property<World<R>>> {
     let mut properties = vec![
         Property::always(name(Breach::HeldTwice), |_, m: &Moment| {
@@ -202,14 +202,14 @@ pub(crate) fn properties<R: Rules>(failover: bool) -> Vec<Property<World<R>>> {
         Property::sometimes("an item is dead", |_, m: &Moment| {
             m.db.rows.iter().any(|row| row.state == State::Dead)
         }),
-        Property::sometimes("two leases stand at once", |_, m: &Moment| {
+        Property::sometimes("two leases exist at once", |_, m: &Moment| {
             m.db.leases().count() == 2
         }),
         Property::sometimes("one lease holds two items", |_, m: &Moment| {
             m.db.leases().any(|lease| lease.ids.count() == 2)
         }),
         Property::sometimes(
-            "a replaced holder still has asks under way",
+            "an item has a later holder than its first",
             |_, m: &Moment| (0..ITEMS).any(|id| m.is_held_anew(id)),
         ),
     ];
@@ -226,14 +226,14 @@ pub(crate) fn name(breach: Breach) -> &'static str {
     match breach {
         Breach::HeldTwice => "law 1: an item has at most one lease",
         Breach::TokenTwice => "law 2: a token is never issued twice",
-        Breach::FenceFell => "law 2: a fence only rises on one timeline",
+        Breach::FenceFell => "law 2: on one timeline, a fence only rises",
         Breach::StaleWrite => "law 3: only the current token writes",
         Breach::Revived => "law 3: a lapsed lease is not renewed",
         Breach::Reopened => "law 4: only a replay leaves done and dead",
-        Breach::EndedLive => "law 5: no live lease is ended by another",
+        Breach::EndedLive => "law 5: only its holder or a bury ends a live lease",
         Breach::Transition => "law 6: only the six transitions exist",
         Breach::OtherAnswer => "law 9: a repeated settle gives the same answer",
-        Breach::Place => "an item is in exactly one place",
+        Breach::Place => "exactly the claimed items have a lease",
         Breach::Limit => "a claim never takes more than its limit",
     }
 }

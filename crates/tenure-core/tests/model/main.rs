@@ -1,6 +1,6 @@
-//! Every interleaving of a small world, with the shipped guards and the shipped table of
-//! transitions. Proves that the rules law 1–6 and law 9 hold for rows within the stated limits,
-//! and, by planted faults, that the model detects a violation of each.
+//! Explores every interleaving of a small world, with the shipped guards and the shipped table of
+//! transitions. Proves that law 1–6 and law 9 hold within the limits of that world and, by planted
+//! faults, that the model detects a violation of each.
 
 #[cfg(test)]
 mod laws;

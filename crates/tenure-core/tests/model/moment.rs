@@ -219,7 +219,7 @@ impl Moment {
 
     /// Returns the grant as its holder remembers it.
     pub(crate) fn grant(&self, grant: usize) -> Grant {
-        self.grants[grant].expect("only what was granted is used")
+        self.grants[grant].expect("only granted claims are used")
     }
 
     /// Returns true if an item is held by a holder other than its first.

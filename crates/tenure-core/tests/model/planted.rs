@@ -39,7 +39,7 @@ fn catch<R: Rules>(fault: &str, world: &World<R>, law: Breach) {
     ));
 }
 
-/// Settles by id alone, as one leading engine did until 2026.
+/// Settles by id alone, whatever the lease.
 #[derive(Clone)]
 struct SettlesById;
 
@@ -107,8 +107,7 @@ fn a_guard_that_compares_fences_holds_while_nothing_fails_over() {
     exhaust("fence-only guard, no failover", world);
 }
 
-/// Reads lapsed leases and later makes their items pending again by id, as another engine did until
-/// 2026.
+/// Reads lapsed leases and later makes their items pending again by id, without another check.
 #[derive(Clone)]
 struct ReapsUnguarded;
 
@@ -140,7 +139,7 @@ fn a_reap_of_a_live_lease_is_caught() {
     catch("reap of a live lease", &world, Breach::EndedLive);
 }
 
-/// Renews any lease on the item.
+/// Renews the live lease of the item with any token.
 #[derive(Clone)]
 struct RenewsWithoutToken;
 
@@ -189,14 +188,14 @@ impl Rules for ReapKeepsToken {
 }
 
 #[test]
-fn a_reap_that_does_not_end_the_token_is_caught() {
+fn a_reap_that_does_not_end_the_lease_is_caught() {
     let world = World::new(ReapKeepsToken);
     catch("reap keeps the token", &world, Breach::Place);
     let blind = World {
         unchecked: Some(Breach::Place),
         ..world
     };
-    catch("and so a stale settle counts", &blind, Breach::Transition);
+    catch("a stale settle is accepted", &blind, Breach::Transition);
 }
 
 /// Uses one token per worker for all of its claims.
@@ -218,7 +217,7 @@ fn a_token_that_is_used_for_two_claims_is_caught() {
         unchecked: Some(Breach::TokenTwice),
         ..world
     };
-    catch("and so a stale settle counts", &blind, Breach::StaleWrite);
+    catch("a stale settle is accepted", &blind, Breach::StaleWrite);
 }
 
 /// Replays a settled item with its former lease.
@@ -239,10 +238,10 @@ fn a_replay_that_keeps_the_old_lease_is_caught() {
         unchecked: Some(Breach::Place),
         ..world
     };
-    catch("and so a stale settle counts", &blind, Breach::Transition);
+    catch("a stale settle is accepted", &blind, Breach::Transition);
 }
 
-/// Takes all due items.
+/// Takes all due items, whatever the limit.
 #[derive(Clone)]
 struct ClaimsBeyondLimit;
 
@@ -290,7 +289,7 @@ fn a_claim_of_a_settled_item_is_caught() {
     catch("claim of a settled item", &world, Breach::Reopened);
 }
 
-/// Draws the same fence again.
+/// Draws the same fence for every claim.
 #[derive(Clone)]
 struct FenceStands;
 

@@ -43,7 +43,7 @@ pub(crate) trait Rules: Clone + Send + Sync + 'static {
         state.may_become(State::Claimed)
     }
 
-    /// Number of items that a claim with `limit` takes.
+    /// Maximum number of items that a claim with `limit` takes.
     fn claim_limit(&self, limit: usize) -> usize {
         limit
     }
@@ -100,7 +100,7 @@ pub(crate) struct World<R> {
     pub(crate) burials: u8,
     /// A standby may take over once, with an older copy.
     pub(crate) failover: bool,
-    /// Lateness of the holders' settles.
+    /// Policy for settles after the end of the term.
     pub(crate) lateness: Lateness,
     /// A check to leave out, to show what follows from breaking its rule.
     pub(crate) unchecked: Option<Breach>,
@@ -201,7 +201,7 @@ impl<R: Rules> World<R> {
         self.note(moment, is_reused.then_some(Breach::TokenTwice));
     }
 
-    /// A claim without a result ends a lapsed lease and claims its items in the same transaction.
+    /// A claim that finds nothing pending ends a lapsed lease and claims its items, in one step.
     fn claim_reaping(&self, moment: &mut Moment, grant: usize) {
         self.reap(moment, grant, Boundary::Reached, Ids::default());
         let is_pending = |id: &usize| moment.db.rows[*id].state == State::Pending;
@@ -348,7 +348,7 @@ impl<R: Rules> World<R> {
             Step::Copy => moment.standby = Some(moment.db),
             Step::Failover => {
                 moment.failed_over = true;
-                moment.db = moment.standby.take().expect("only a copy takes over");
+                moment.db = moment.standby.take().expect("the standby has a copy");
                 // The failover starts another timeline, without the answers of the old one.
                 moment.accepted = moment.db.journal;
             }
@@ -357,7 +357,7 @@ impl<R: Rules> World<R> {
 
     /// Any subset of the claimable items may be due and not locked by another claim.
     fn claims(&self, moment: &Moment, steps: &mut Vec<Step>) {
-        // Operators' claims are additional.
+        // Claims of operators are not limited by `claims`.
         let claims = usize::from(self.claims + moment.burials).min(GRANTS);
         if moment.grants().count() >= claims {
             return;

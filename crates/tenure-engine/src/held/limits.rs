@@ -89,7 +89,7 @@ impl HeldState {
             lease.give_back_behind(*id, now);
         }
         if !surplus.is_empty() {
-            // Without this pause the worker would claim and release the same backlog at full speed.
+            // Without this pause the worker would claim and release the same items at full speed.
             self.pace.pause(now);
         }
     }

@@ -1,7 +1,7 @@
-//! `HeldLeases`: the leases of this process and the decisions about them, behind one lock that is
+//! `HeldLeases`: the leases of this worker and the decisions about them, behind one lock that is
 //! never held across an await. Nothing here waits or calls a store.
 //!
-//! Claim loops, executors and the keeper share state only here.
+//! Claim loops, executors and the keeper share the state of leases only here.
 
 mod limits;
 mod renewal;
@@ -31,7 +31,7 @@ use crate::round::Round;
 use crate::run::Runs;
 use crate::settings_watcher::ActiveSettings;
 
-/// The leases of this process.
+/// The leases of this worker.
 #[derive(Debug)]
 pub(crate) struct HeldLeases(Mutex<HeldState>);
 
@@ -53,8 +53,9 @@ struct HeldState {
     pace: Pace,
     speed: Speed,
     round: Round,
-    /// Claims under way, and the sum of their limits.
+    /// Claims under way.
     claims: u32,
+    /// Sum of the limits of the claims under way.
     requested_items: u32,
     /// The last claim reached its limit.
     is_last_claim_full: bool,
@@ -67,7 +68,6 @@ struct HeldState {
     limits: Limits,
 }
 
-/// A running item.
 #[derive(Clone, Debug)]
 struct RunningItem {
     began: Instant,
@@ -273,8 +273,8 @@ impl HeldState {
     /// came too late.
     fn add_lease(&mut self, held: Held, request: &ClaimRequest, now: Instant) -> Result<u32, ()> {
         let deadline = HeldLease::deadline(request.sent_at, request.target.timing.term.length());
-        // Heartbeat and watchdog may check only a quarter of the interval later; both would miss a
-        // lease that ends sooner.
+        // The next tick of heartbeat and watchdog may be a quarter of the interval away; both would
+        // miss a lease that ends before it.
         if now + request.target.timing.heartbeat / 4 >= deadline || self.is_stopping {
             return Err(());
         }
@@ -337,11 +337,12 @@ impl HeldState {
             };
             let (token, fence) = (lease.token.clone(), lease.fence);
             let max_hold = lease.timing.max_hold;
-            // The watchdog handles leases past their deadline; a buried item is no longer held.
+            // The watchdog handles leases past their deadline.
             if now >= lease.deadline {
                 lease.is_over = true;
                 continue;
             }
+            // A buried item is no longer held.
             let Some(stage @ Stage::Waiting) = lease.items.get_mut(&item.id) else {
                 self.pass_turn(no, item.id);
                 continue;
@@ -379,7 +380,7 @@ impl HeldState {
         None
     }
 
-    /// Accepts the report of a handler. If the lease is lost, only the call is recorded.
+    /// Accepts the report of a handler. If the lease is lost, only the webhook call is recorded.
     fn accept(&mut self, report: HandlerReport, now: Instant) -> Nudge {
         self.busy_executors = self.busy_executors.saturating_sub(1);
         self.limits.leave(report.limit);

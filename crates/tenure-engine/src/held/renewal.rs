@@ -1,5 +1,5 @@
 //! Renewals and deadlines: renews leases in time, and cancels their work before the store can give
-//! them to another worker.
+//! the items to another worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct RenewalBatch {
 pub(crate) struct LostHold {
     pub(crate) fence: Fence,
     pub(crate) loss: LossReason,
-    /// Items whose handler ran.
+    /// Items whose handler was running.
     pub(crate) running: Vec<ItemId>,
     /// Events of the running deliveries.
     pub(crate) events: Vec<ItemId>,
@@ -95,7 +95,7 @@ impl HeldLeases {
 
     /// Applies a renewal that was sent at `sent_at` and answered at `now`. Items missing from the
     /// answer were buried: their work is cancelled. A deadline that has passed is final, because
-    /// the worker has skipped items for it and would never start them.
+    /// the worker may have skipped items since then and would never start them.
     pub(crate) fn renewed(
         &self,
         no: LeaseNo,
@@ -154,7 +154,7 @@ impl HeldLeases {
     }
 
     /// Drops a lease: cancels its running items and settles none of them. Returns `None` if the
-    /// lease has ended already or its settle is under way.
+    /// lease has ended already, or if a renewal was refused while all items are being settled.
     pub(crate) fn lose(&self, no: LeaseNo, loss: LossReason, now: Instant) -> Option<LostHold> {
         let mut state = self.state();
         let lease = state.leases.get_mut(&no)?;
@@ -165,7 +165,7 @@ impl HeldLeases {
         state.lose(no, loss, now)
     }
 
-    /// Leases past their deadline.
+    /// Leases past their deadline, except those that are probably settled.
     pub(crate) fn late(&self, now: Instant) -> Vec<LeaseNo> {
         let state = self.state();
         let late = state.leases.iter();
@@ -194,7 +194,7 @@ impl HeldLeases {
                 stage.cancel();
                 *stage = Stage::Settling;
                 let mut pending = lease.take_before(no, id, now);
-                // If an earlier item died, the next one was started because of the rule `Skip`.
+                // If an earlier item is dead, this item was started because of the rule `Skip`.
                 let mut before = pending.settle.items.iter();
                 let is_skipped = before.any(|(_, outcome)| outcome.kind() == OutcomeKind::Dead);
                 pending.settle.on_dead = if is_skipped { OnDead::Skip } else { on_dead };

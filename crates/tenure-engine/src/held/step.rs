@@ -30,7 +30,7 @@ pub(crate) enum Step {
     Over,
 }
 
-/// Calls to make.
+/// Calls of the store to make now.
 #[derive(Debug)]
 pub(crate) struct StoreWork {
     pub(crate) settle: Option<PendingSettle>,
@@ -82,7 +82,7 @@ impl HeldLeases {
         Step::Wait(state.next_at(now))
     }
 
-    /// Applies the answer of a claim: queues its items. `Err`: the claim came too late or the
+    /// Applies the answer of a claim: queues its items. `Err`: the answer came too late or the
     /// worker is stopping; the claim counts as being released until [`HeldLeases::returned`].
     pub(crate) fn claimed(
         &self,
@@ -100,7 +100,8 @@ impl HeldLeases {
             }
             return Ok(0);
         };
-        // Lanes may have small limits. Then outcomes that come close together should share a claim.
+        // A claim that reached only small limits of its lanes does not count as full: the next one
+        // then waits a little, so that it can use the capacity of several finished calls.
         let half = usize::try_from(request.limit.div_ceil(2)).unwrap_or(usize::MAX);
         let is_large = request.lanes.is_empty() || held.items.len() >= half;
         let is_full = held.is_full && is_large;
@@ -140,7 +141,7 @@ impl HeldLeases {
         let mut state = self.state();
         for (id, why) in settlement.refused() {
             if why == Refusal::OutOfTurn {
-                // The store still holds the item, ahead of all later ones.
+                // In the store the item is still claimed, ahead of the later items of its run.
                 state.drop_behind(no, id, now);
             }
         }
@@ -156,8 +157,8 @@ impl HeldLeases {
             .is_some_and(|lease| now < lease.deadline)
     }
 
-    /// Drops the items of a failed settle: their lease lapses. Later items of their runs are
-    /// dropped as well, because the store would refuse them.
+    /// Drops the items of a failed settle: their lease lapses. Also drops the later items of their
+    /// runs, because the store would refuse to settle them.
     pub(crate) fn abandon(&self, pending: PendingSettle, now: Instant) {
         let mut state = self.state();
         let (no, ids) = (pending.no, pending.ids());
@@ -259,10 +260,10 @@ impl HeldState {
 
     /// Limit of the next claim; `None`: enough items wait.
     ///
-    /// The limit is at least the number of free executors. It is higher only if handlers will start
-    /// the items within a tenth of the term, and never exceeds one batch per claim or two waiting
-    /// batches. Items that wait for an earlier item of their key count as work, but do not fill
-    /// free executors.
+    /// The claim fills the free executors. It asks for more only if handlers will start the items
+    /// within a tenth of the term. A claim asks for at most one batch, and at most two batches
+    /// wait. Items that wait for an earlier item of their key count as work, but do not fill free
+    /// executors.
     fn room(&self) -> Option<u32> {
         let settings = &self.live.settings;
         let free = settings.concurrency.saturating_sub(self.busy_executors);
@@ -286,8 +287,9 @@ impl HeldState {
         (room > 0).then_some(room)
     }
 
-    /// Minimum number of items of a claim that can run at the same time. It fills the free
-    /// executors and lets all runs start within a tenth of the term.
+    /// Minimum number of items of a claim that can run at the same time. It is large enough to fill
+    /// the free executors, and to keep runs so short that all their items start within a tenth of
+    /// the term.
     fn min_parallel(&self, limit: u32) -> u32 {
         let free = self
             .live
@@ -413,7 +415,7 @@ mod tests {
         let held_leases = HeldLeases::new(Arc::new(live), now);
         let worker = WorkerId::new("w", 1).unwrap();
         let Step::Go(work) = held_leases.step(now, true, || Token::new(&worker, 1, 1)) else {
-            panic!("there is room, so it claims");
+            panic!("there is room, so the next step is a claim");
         };
         (held_leases, work.claim.unwrap())
     }
@@ -425,7 +427,7 @@ mod tests {
         held_leases.stop(now);
         assert!(!held_leases.is_clear(), "the claim is under way");
         held_leases.claim_failed(&request, now, 0.5);
-        assert!(!held_leases.is_clear(), "it may have taken something");
+        assert!(!held_leases.is_clear(), "it may have claimed items");
         held_leases.returned();
         assert!(held_leases.is_clear());
 

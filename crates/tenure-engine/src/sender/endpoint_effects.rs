@@ -2,8 +2,8 @@
 //! reports both in the log and as Tenure's own events to the endpoints that subscribe to them by
 //! name.
 //!
-//! Each step has a timeout and may fail: the delivery is settled anyway, and the next call repeats
-//! the step.
+//! Each step has a timeout and may fail: the delivery is settled anyway. The next call saves the
+//! health or disables the endpoint again; a lost report is not repeated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl Sender {
             ("reason", reason.clone()),
             ("attempt", request.attempt.to_string()),
         ];
-        // The dedupe key prevents a second report when the settle is repeated.
+        // One report per claim; a delivery that is dead again after a replay has another fence.
         let dedupe = format!(
             "tenure.delivery.dead/{}/{}",
             request.delivery, request.fence

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The sender does not claim from endpoints that have no capacity or are paused or disabled: their
-//! deliveries wait and lose no attempt. No connection of the store is in use during a call.
+//! deliveries wait and use up no attempt. No connection of the store is in use during a call.
 
 mod bucket;
 mod choose;
@@ -34,8 +34,8 @@ use crate::handler::{Context, Failed, Handler, Handling};
 use crate::metrics::SenderMetrics;
 use crate::rng::Rng;
 
-/// Time beyond the endpoint's timeout before the watchdog cancels a call. It includes the effects
-/// of the answer.
+/// Time beyond the endpoint's timeout before the watchdog cancels a call; the effects of the answer
+/// must be saved within it.
 const CALL_MARGIN: Duration = Duration::from_secs(30);
 /// Time for which a snapshot of due deliveries may be reused under load.
 const SNAPSHOT_REUSE: Duration = Duration::from_millis(25);
@@ -126,7 +126,7 @@ struct SenderState {
     version: Option<u64>,
     /// The store's clock at the last read.
     clock: Option<Moment>,
-    /// Time of the last read that showed no isolated deliveries.
+    /// Time of the last read, if it showed no isolated deliveries.
     none_isolated_at: Option<Instant>,
     /// Last snapshot of due deliveries, with its time.
     due: Option<(Instant, Due)>,
@@ -241,7 +241,7 @@ impl Sender {
         is_fresh.then(|| choose::choose(tracked, &due.lanes, room, cursor, moment))
     }
 
-    /// Updates the tracked endpoints, read at `version` or later.
+    /// Updates the tracked endpoints from rows that were read at `version` or later.
     fn update_endpoints(&self, endpoints: Vec<Endpoint>, version: u64) {
         let now = Instant::now();
         let mut state = self.state();
@@ -404,7 +404,7 @@ impl Handler for Sender {
         })
     }
 
-    /// The endpoint's timeout and a margin.
+    /// The endpoint's timeout plus a margin.
     fn max_hold(&self, item: &Item) -> Option<Duration> {
         let number = item.content.delivery()?.endpoint;
         let state = self.state();

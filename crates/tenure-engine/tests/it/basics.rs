@@ -54,12 +54,12 @@ async fn a_failure_is_retried_and_a_panic_is_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_work_is_renewed_by_the_heartbeat() {
+async fn the_heartbeat_renews_the_leases_of_long_work() {
     let world = World::new();
     world.enqueue(3).await;
     let engine = world.start(
         EventFn::new(|_, _| async move {
-            // In paused time, the work takes longer than two terms.
+            // In paused time, the work takes longer than two terms of 30 s.
             tokio::time::sleep(Duration::from_secs(80)).await;
             Ok(Outcome::Done)
         }),

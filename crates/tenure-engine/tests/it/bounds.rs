@@ -36,7 +36,7 @@ async fn slow_items_are_claimed_only_for_free_executors() {
         assert!(claimed <= Some(10));
     }
     assert_eq!(probe.take_peak(), 10);
-    // A finished item stays in hand until the common settle.
+    // A finished item stays held until its settle, which it shares with others.
     assert!(most <= 20, "{most}");
     assert_eq!(
         probe.calls().iter().filter(|call| call.attempt > 1).count(),
@@ -65,7 +65,7 @@ async fn quick_items_are_claimed_ahead_but_never_more_than_two_batches() {
         sleep(Duration::from_millis(1)).await;
     }
     assert!(world.faulty.claims().iter().all(|claim| claim.limit <= 30));
-    assert!(most > 4, "it does claim ahead");
+    assert!(most > 4, "items are claimed ahead");
     // The limit covers two waiting batches, and finished items before their settle.
     assert!(most <= 2 * 30 + 30, "{most}");
     assert!(probe.take_peak() <= 4);
@@ -76,7 +76,7 @@ async fn waiting_items_are_renewed_like_running_ones() {
     let world = World::new();
     let ids = world.enqueue(200).await;
     let probe = Probe::default();
-    // The handler starts quick and then becomes slow.
+    // The handler is quick at first and slow later.
     let length = |event: &Event| match event.payload().parse::<u32>().unwrap() {
         0..50 => Duration::from_millis(10),
         _ => Duration::from_secs(50),
@@ -214,20 +214,17 @@ async fn nothing_is_claimed_while_the_handler_is_not_ready() {
         engine.wake();
         sleep(MINUTE).await;
         let calls = world.faulty.since(from);
-        assert!(
-            calls.iter().all(|call| call.claim().is_none()),
-            "not one claim"
-        );
+        assert!(calls.iter().all(|call| call.claim().is_none()), "no claim");
         assert!(
             calls.iter().any(|call| matches!(call, Verb::Reap(_))),
-            "the rest goes on"
+            "the reaper goes on"
         );
         assert!((level() - 1.0).abs() < 0.1);
 
         is_away.store(false, Ordering::Relaxed);
         let (from, begun) = (Instant::now(), probe.calls().len());
         probe.begun(begun + 10).await;
-        assert!(from.elapsed() <= Duration::from_millis(100), "by itself");
+        assert!(from.elapsed() <= Duration::from_millis(100), "no wake-up");
         assert!(level().abs() < 0.1);
         // Held items finish, and no other items start.
         is_away.store(true, Ordering::Relaxed);
@@ -250,14 +247,14 @@ async fn items_claimed_ahead_go_to_other_workers_when_handlers_slow_down() {
     });
     let engine = world.start(handler, World::config());
     probe.begun(510).await;
-    assert!(engine.health().held > 50, "much was claimed ahead");
-    // This is longer than two terms, and shorter than the first item takes.
+    assert!(engine.health().held > 50, "many are claimed ahead");
+    // This is longer than two terms, and shorter than a slow item takes.
     sleep(Duration::from_secs(65)).await;
-    assert_eq!(engine.health().held, 10, "no more than what runs");
+    assert_eq!(engine.health().held, 10, "only the running items");
     let claims = world.faulty.claims().len();
     sleep(Duration::from_secs(10)).await;
     assert_eq!(engine.health().held, 10);
     let since = world.faulty.claims().len() - claims;
-    assert_eq!(since, 0, "nor does it claim the same again");
+    assert_eq!(since, 0, "the worker claims none again");
     assert_eq!(world.store.count(None).await.unwrap().dead, 0);
 }

@@ -93,12 +93,12 @@ async fn a_thousand_jobs_and_their_chunks_are_renewed_by_two_statements_per_tick
     let jobs = at.len() - chunks;
     assert!((9..=14).contains(&jobs), "{jobs} in ten minutes");
     sleep(4 * MINUTE).await;
-    assert_eq!(keeper.in_hand(), 0, "what is dropped is not renewed");
+    assert_eq!(keeper.in_hand(), 0, "no dropped chunk is renewed");
     engine.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chunk_whose_renewal_is_refused_is_cancelled_and_no_other() {
+async fn a_refused_renewal_cancels_its_own_chunk_and_no_other() {
     let world = World::new();
     let keeper = Arc::new(ChunkRenewer::default());
     let [lost, stays, ended] = [1, 2, 3].map(|no| {
@@ -112,7 +112,7 @@ async fn a_chunk_whose_renewal_is_refused_is_cancelled_and_no_other() {
     world.faulty.take_chunk(&token("a", 3));
     ended.ends();
     timeout(MINUTE, lost.cancelled()).await.unwrap();
-    assert!(!ended.is_cancelled(), "it was ended by ourselves");
+    assert!(!ended.is_cancelled(), "its own worker ended it");
     timeout(MINUTE, ended.cancelled()).await.unwrap();
     sleep(10 * MINUTE).await;
     assert!(!stays.is_cancelled());
@@ -138,7 +138,7 @@ async fn a_locked_chunk_is_retried_until_its_own_deadline() {
     timeout(MINUTE, for_good.cancelled()).await.unwrap();
     assert!(
         began.elapsed() < keeper.term().length(),
-        "before another can have it"
+        "before another worker can claim it"
     );
     sleep(10 * MINUTE).await;
     assert!(!for_a_while.is_cancelled() && !free.is_cancelled());
@@ -166,7 +166,7 @@ async fn a_chunk_that_cannot_be_renewed_is_cancelled_before_another_worker_can_c
     }
 }
 
-/// The renewer's own clock decides, even while no task runs the renewals.
+/// The deadline also passes while no task runs the renewer.
 #[tokio::test(start_paused = true)]
 async fn a_chunk_that_was_not_renewed_in_time_is_cancelled_by_the_next_task() {
     let world = World::new();
@@ -182,7 +182,7 @@ async fn a_chunk_that_was_not_renewed_in_time_is_cancelled_by_the_next_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_tasks_one_renews_and_the_next_takes_over() {
+async fn only_one_of_several_tasks_renews_and_another_takes_over_when_it_ends() {
     let world = World::new();
     let slow = Fault::Slow(Duration::from_secs(1));
     world

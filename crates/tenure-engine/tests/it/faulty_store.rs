@@ -21,7 +21,7 @@ use tenure_core::{
 use tenure_store::memory::MemoryStore;
 use tokio::time::{Instant, sleep};
 
-/// A call of the engine.
+/// A call that the engine makes.
 #[derive(Clone, Debug)]
 pub(crate) enum Verb {
     Claim(Claim),
@@ -40,7 +40,7 @@ pub(crate) enum Verb {
     RecordCalls(Vec<Call>),
     StepReplay,
     RenewChunks(RenewChunks),
-    /// Calls that no engine makes.
+    /// All other calls.
     Other,
 }
 
@@ -92,11 +92,11 @@ pub(crate) struct FaultyStore {
     inner: Arc<MemoryStore>,
     rules: Mutex<Vec<Rule>>,
     calls: Mutex<Vec<(Instant, Verb)>>,
-    /// Chunks held by another worker.
+    /// Chunks that another worker has taken.
     taken: Mutex<BTreeSet<Token>>,
     /// Leases whose row a transaction has locked.
     busy: Mutex<BTreeSet<Token>>,
-    /// Calls without an answer.
+    /// Number of calls under way.
     open: AtomicUsize,
 }
 
@@ -118,7 +118,7 @@ impl FaultyStore {
         }
     }
 
-    /// Calls without an answer; each would use a connection.
+    /// Number of calls under way; each would use a connection.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
@@ -154,7 +154,7 @@ impl FaultyStore {
         self.busy.lock().unwrap().insert(token.clone());
     }
 
-    /// Ends the transaction.
+    /// Ends the transaction that locked this row.
     pub(crate) fn unlock_row(&self, token: &Token) {
         self.busy.lock().unwrap().remove(token);
     }
@@ -239,7 +239,7 @@ impl FaultyStore {
     }
 }
 
-/// Guard of a call without an answer.
+/// Guard of a call under way.
 struct Open<'a>(&'a AtomicUsize);
 
 impl Drop for Open<'_> {

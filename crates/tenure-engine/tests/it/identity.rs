@@ -67,7 +67,7 @@ async fn run_with_faults(world: &World) -> WorkerId {
 
 /// Proves: S1-045, S1-046
 #[tokio::test(start_paused = true)]
-async fn the_worker_is_named_in_every_line_and_on_every_metric() {
+async fn every_log_line_and_every_metric_names_the_worker() {
     let world = World::new();
     let worker = run_with_faults(&world).await;
     let lines = log::lines(&worker);
@@ -95,11 +95,11 @@ async fn the_worker_is_named_in_every_line_and_on_every_metric() {
     let own = series.iter().filter(|series| is_of(series, &worker));
     let names: BTreeSet<&str> = own.map(|(name, _)| name.as_str()).collect();
     assert!(names.len() >= 17, "{names:?}");
-    // The registry of workers has the worker's id as well.
+    // The registry of workers has the worker's id, too.
     let (_, workers) = world.store.workers(10).await.unwrap();
     assert_eq!(workers[0].report.worker, worker);
     let is_own = |call: &Verb| matches!(call, Verb::Report(report) if report.worker == worker);
-    assert!(world.faulty.count(is_own) > 1, "again and again");
+    assert!(world.faulty.count(is_own) > 1, "repeatedly");
 }
 
 /// The requirements fix three names; all other names start with `tenure_`.
@@ -121,7 +121,7 @@ async fn every_metric_has_a_help_text_a_prefix_and_a_unit() {
     }
 }
 
-/// Topics come from events, so only the patterns of routes are labels.
+/// Events may have any number of topics, so the label is the pattern of the route.
 #[tokio::test(start_paused = true)]
 async fn settled_items_are_counted_by_queue_and_handlers_measured_by_route() {
     let world = World::new();
@@ -193,7 +193,6 @@ pub(crate) fn assert_calls_are_counted(world: &World, worker: &WorkerId) {
     assert_eq!(counted, made);
 }
 
-/// This also holds when only warnings are logged.
 #[tokio::test(start_paused = true)]
 async fn a_warning_names_its_worker_even_when_nothing_else_is_logged() {
     let quiet = tracing_subscriber::registry()
@@ -211,7 +210,7 @@ async fn a_warning_names_its_worker_even_when_nothing_else_is_logged() {
     sleep(Duration::from_secs(20)).await;
     let lines = log::lines(engine.worker());
     assert!(
-        lines.iter().any(|line| line.text.contains("lost a hold")),
+        lines.iter().any(|line| line.text.contains("lost a lease")),
         "{lines:?}"
     );
     assert!(

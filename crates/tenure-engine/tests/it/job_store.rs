@@ -1,5 +1,5 @@
-//! A minimal job store over the events of the faulty store. It leases events, and renews a chunk
-//! unless the test gave it to another worker.
+//! A minimal job store over the faulty store: an event stands for a job. It renews a chunk unless
+//! the test gave it to another worker.
 
 use std::time::Duration;
 

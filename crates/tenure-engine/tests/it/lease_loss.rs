@@ -21,8 +21,8 @@ use crate::world::World;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Adds a queue with its own term, which has its own renewal statement; adds one event to it and
-/// one to the default queue.
+/// Adds a queue with its own term, whose leases are renewed by a statement of their own. Enqueues
+/// an event in the default queue and one in this queue.
 async fn two_queues(world: &World, term: Duration) -> (ItemId, ItemId) {
     let name = QueueName::new("other").unwrap();
     world
@@ -54,7 +54,7 @@ fn assert_only_loss(engine: &Engine, reason: &str) {
     for other in ["refused", "failed", "late", "buried"] {
         assert_eq!(lost(engine, other), u64::from(other == reason), "{other}");
     }
-    let lines = log::matching(engine.worker(), "lost a hold");
+    let lines = log::matching(engine.worker(), "lost a lease");
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!(lines[0].field("reason"), reason);
 }
@@ -130,7 +130,7 @@ async fn a_locked_lease_stops_its_own_work_at_its_deadline_and_no_other() {
 
 /// Proves: S1-021, S1-022, S1-023
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_fails_stops_the_work_before_the_lease_can_be_given_away() {
+async fn a_failed_renewal_stops_the_work_before_another_worker_can_claim_the_item() {
     let world = World::new();
     let (id, neighbour) = two_queues(&world, Duration::from_secs(40)).await;
     world
@@ -158,13 +158,13 @@ async fn a_renewal_that_fails_stops_the_work_before_the_lease_can_be_given_away(
     engine.stop().await;
 }
 
-/// Asserts that the first run of the item was cancelled while the store still held the lease, and
+/// Asserts that the first run of the item was cancelled before its lease ended in the store, and
 /// that nothing was settled.
 async fn assert_cancelled_before_the_lease_ends(world: &World, probe: &Probe, id: ItemId) {
     let call = probe.ended(id).await;
     assert_eq!(call.end, Some(End::Dropped));
     let record = world.find(id).await;
-    let hold = record.hold.expect("nobody has ended the lease yet");
+    let hold = record.hold.expect("the lease has not ended yet");
     assert_eq!(hold.fence, call.fence);
     assert!(
         world.at(call.ended.unwrap()) < hold.until,
@@ -174,7 +174,7 @@ async fn assert_cancelled_before_the_lease_ends(world: &World, probe: &Probe, id
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_is_answered_too_late_has_failed() {
+async fn a_renewal_that_is_answered_too_late_or_with_an_error_has_failed() {
     for fault in [Fault::Hang, Fault::Slow(MINUTE), Fault::Bad] {
         let world = World::new();
         let (id, neighbour) = two_queues(&world, Duration::from_secs(40)).await;
@@ -192,7 +192,7 @@ async fn a_renewal_that_is_answered_too_late_has_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_is_lost_and_quickly_repeated_is_no_loss() {
+async fn a_renewal_whose_answer_is_lost_is_repeated_and_the_lease_is_kept() {
     let world = World::new();
     let ids = world.enqueue(1).await;
     let mut nth = 0;
@@ -218,7 +218,7 @@ async fn a_process_that_was_paused_drops_leases_past_their_deadline() {
     probe.begun(2).await;
     let until = world.locked_until(id).await;
 
-    // The pause lasts until after the deadline and before the end of the lease.
+    // The pause ends after the deadline and before the end of the lease.
     advance(Duration::from_secs(28)).await;
     let call = probe.ended(id).await;
     assert_eq!(call.end, Some(End::Dropped));
@@ -255,7 +255,7 @@ async fn a_claim_that_is_answered_too_late_is_released_unstarted() {
         assert_eq!(
             world.find(id).await.counters.crashes,
             0,
-            "given back, not lapsed"
+            "released, not lapsed"
         );
     }
     engine.stop().await;
@@ -310,7 +310,7 @@ async fn a_buried_item_is_cancelled_and_its_neighbours_under_the_same_lease_are_
 
 /// Proves: S1-057, S1-058
 #[tokio::test(start_paused = true)]
-async fn a_hung_handler_is_cancelled_at_the_longest_hold_and_that_is_a_failure() {
+async fn a_hung_handler_is_cancelled_at_the_maximum_hold_which_counts_as_a_failure() {
     let world = World::new();
     let ids = world.enqueue(2).await;
     let probe = Probe::default();
@@ -338,7 +338,7 @@ async fn a_hung_handler_is_cancelled_at_the_longest_hold_and_that_is_a_failure()
     assert_eq!(
         log::matching(
             engine.worker(),
-            "cancelled a handler that exceeded the longest hold"
+            "cancelled a handler that exceeded the maximum hold"
         )
         .len(),
         1
@@ -351,7 +351,7 @@ async fn a_hung_handler_is_cancelled_at_the_longest_hold_and_that_is_a_failure()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settle_of_overdue_work_that_is_not_answered_ends_with_its_lease() {
+async fn an_unanswered_settle_of_overdue_work_is_given_up_and_its_lease_lapses() {
     let world = World::new();
     let id = world.enqueue(1).await.remove(0);
     world
@@ -394,7 +394,7 @@ async fn leases_are_renewed_until_the_last_settle_was_answered() {
         let later = world.faulty.since(settled_at + Duration::from_millis(1));
         assert!(
             !later.iter().any(|call| matches!(call, Verb::Renew(_))),
-            "then it is over"
+            "no renewal after the settle"
         );
         assert_eq!(probe.of(id).len(), 1);
         engine.stop().await;
@@ -433,9 +433,9 @@ async fn a_handler_that_panics_when_it_is_dropped_affects_no_other() {
     assert_eq!(engine.stop().await.left, 0);
 }
 
-/// A handler that blocks its only thread prevents neither renewals nor its own cancellation.
+/// The handler's runtime has one thread, so the handler blocks all tasks of that runtime.
 #[test]
-fn a_handler_that_blocks_its_thread_keeps_its_lease_and_is_failed_at_the_longest_hold() {
+fn a_handler_that_blocks_its_thread_keeps_its_lease_and_fails_at_the_maximum_hold() {
     // The timers of a blocked runtime stop, so the test runs on another runtime.
     let look = tokio::runtime::Builder::new_current_thread()
         .enable_time()

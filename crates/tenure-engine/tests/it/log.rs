@@ -59,7 +59,7 @@ pub(crate) fn matching(worker: &WorkerId, text: &str) -> Vec<LogLine> {
         .collect()
 }
 
-/// Log lines of any engine without a worker.
+/// Log lines of engines that name no worker.
 pub(crate) fn nameless() -> Vec<LogLine> {
     let all = all().lock().unwrap();
     let nameless = all.iter().filter(|line| line.field("worker").is_empty());

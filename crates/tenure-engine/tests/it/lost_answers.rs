@@ -1,4 +1,4 @@
-//! Lost answers of the store: no item runs twice or stays stuck.
+//! Lost answers of the store: an item that can be settled in time runs once, and none stays stuck.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn a_settle_without_an_answer_is_retried_and_counts_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settle_and_claim_without_an_answer_is_retried_and_released() {
+async fn after_a_settle_and_claim_without_an_answer_the_settle_is_retried_and_the_claim_released() {
     for fault in [Fault::After, Fault::Before] {
         let world = World::new();
         let ids = world.enqueue(40).await;
@@ -78,7 +78,7 @@ async fn a_settle_and_claim_without_an_answer_is_retried_and_released() {
             from.elapsed()
         );
         let is_both = |call: &Verb| matches!(call, Verb::SettleAndClaim(..));
-        assert!(world.faulty.count(is_both) >= 1, "it was tried");
+        assert!(world.faulty.count(is_both) >= 1, "the fault was met");
         for id in ids {
             assert_eq!(probe.of(id).len(), 1);
             assert_eq!(world.find(id).await.counters.crashes, 0);

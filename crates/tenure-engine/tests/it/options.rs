@@ -75,9 +75,9 @@ async fn a_handler_that_takes_longer_than_its_timeout_fails_and_is_stopped() {
     engine.stop().await;
 }
 
-/// The engine also honours a timeout above the longest hold of the settings (90 s).
+/// The engine also honours a timeout above the maximum hold of the settings (90 s).
 #[tokio::test(start_paused = true)]
-async fn a_timeout_may_be_longer_than_the_longest_hold() {
+async fn a_timeout_may_be_longer_than_the_maximum_hold() {
     let world = World::new();
     let id = world.enqueue_all(&events("long", 1)).await[0];
     let long = EventFn::new(|_: Event, _: Context| async {
@@ -92,11 +92,10 @@ async fn a_timeout_may_be_longer_than_the_longest_hold() {
     engine.stop().await;
 }
 
-/// A backlog of slow events of one handler, which may run two at once, precedes fast events of
-/// another handler. The first handler never runs more than two, and the fast events do not wait for
-/// it.
+/// Many slow events of a handler that is limited to two at once precede fast events of another
+/// handler. The slow handler never runs more than two, and the fast events do not wait for it.
 #[tokio::test(start_paused = true)]
-async fn a_limited_handler_keeps_its_limit_and_leaves_the_places_to_others() {
+async fn a_limited_handler_keeps_its_limit_and_leaves_the_other_executors_free() {
     let world = World::new();
     world.enqueue_all(&events("slow", 40)).await;
     world.enqueue_all(&events("fast", 100)).await;
@@ -123,19 +122,19 @@ async fn a_limited_handler_keeps_its_limit_and_leaves_the_places_to_others() {
     let began = tokio::time::Instant::now();
     let engine = world.start(topics(routes), World::config());
     world.until(|counts| counts.done >= 100).await;
-    // Two slow events take 20 s: by then only fast events can have reached a hundred.
+    // At most six slow events are done in a minute, so nearly all of the hundred are fast ones.
     let took = began.elapsed();
     assert!(took < Duration::from_mins(1), "the fast ones took {took:?}");
     world.until(|counts| counts.done == 140).await;
     assert_eq!(most.load(Ordering::Relaxed), 2);
     let took = began.elapsed();
-    // Forty slow events in pairs of 20 s take 400 s; the executors of the limit are seldom idle.
+    // Forty slow events, two at once for 20 s each, take 400 s: the limit is nearly always used.
     assert!(took < Duration::from_mins(8), "the slow ones took {took:?}");
     engine.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_given_back_for_a_limit_loses_no_retry() {
+async fn an_item_released_because_of_a_limit_loses_no_retry() {
     let world = World::new();
     let ids = world.enqueue_all(&events("slow", 30)).await;
     let slow = EventFn::new(|_: Event, _: Context| async {

@@ -129,7 +129,7 @@ async fn a_dead_item_is_skipped_or_blocks_its_key_as_the_setting_says_at_that_mo
     let a = warm.enqueue("a", 4).await;
     warm.world.until(|counts| counts.done == 43).await;
     assert_eq!(warm.order(&a), [0, 1, 2, 3]);
-    assert_eq!(runs(&warm.calls(&a)), [4], "it goes on under its lease");
+    assert_eq!(runs(&warm.calls(&a)), [4], "all under one lease");
 
     warm.world
         .change_and_follow(&warm.engine, &[(Setting::OnDead, "block")])
@@ -148,7 +148,7 @@ async fn a_dead_item_is_skipped_or_blocks_its_key_as_the_setting_says_at_that_mo
     let c = warm.enqueue("c", 4).await;
     warm.world.until(|counts| counts.done == 47).await;
     assert_eq!(warm.order(&c), [0, 1, 2, 3]);
-    assert_eq!(warm.order(&b), [0, 1], "what is blocked stays so");
+    assert_eq!(warm.order(&b), [0, 1], "a blocked key stays blocked");
     warm.assert_sound();
 }
 
@@ -175,7 +175,7 @@ async fn a_dead_item_is_settled_by_the_rule_under_which_the_next_one_started() {
         .await;
     warm.world.faulty.heal();
     warm.world.until(|counts| counts.done == 41).await;
-    assert_eq!(warm.order(&ids), [0, 1], "the second was not called again");
+    assert_eq!(warm.order(&ids), [0, 1], "the second item ran once");
     warm.assert_sound();
 }
 

@@ -1,4 +1,4 @@
-//! Queues, priorities, isolated items and poison.
+//! Queues, priorities, isolated items and poison items.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn enqueue_in(world: &World, name: &str, count: u32) -> Vec<ItemId> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_has_its_own_term_and_one_that_is_added_later_is_served() {
+async fn a_queue_that_is_added_later_is_served_with_its_own_term() {
     let world = World::new();
     let probe = Probe::default();
     let engine = world.start(probe.working(|_| Duration::from_secs(100)), World::config());
@@ -39,7 +39,8 @@ async fn a_queue_has_its_own_term_and_one_that_is_added_later_is_served() {
     until(|| !probe.of(id).is_empty()).await;
     let hold = world.find(id).await.hold.unwrap();
     assert_eq!(hold.until.since(hold.claimed_at), Term::EXTERNAL.length());
-    // The work takes longer than three standard terms, but less than three terms of the queue.
+    // The work takes 100 s: longer than the maximum hold of a standard term (three terms, 90 s),
+    // but not than that of the queue's term (270 s).
     world.until(|counts| counts.done == 1).await;
     assert_eq!(probe.of(id).len(), 1);
     engine.stop().await;
@@ -68,7 +69,7 @@ async fn a_paused_queue_is_skipped_until_it_resumes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_configured_queues_are_served_and_one_may_be_added_later() {
+async fn only_the_configured_queues_are_served_even_if_they_are_added_later() {
     let world = World::new();
     let config = EngineConfig {
         queues: vec![queue("mail")],
@@ -116,7 +117,7 @@ async fn urgent_items_run_first() {
     engine.stop().await;
 }
 
-/// Lets the leases of the items claimed now lapse.
+/// Starts an engine and drops it once it works on `count` items, so that their leases lapse.
 async fn vanish(world: &World, count: usize) {
     let probe = Probe::default();
     let config = World::config_with(&[(Setting::Concurrency, "10")]);
@@ -156,7 +157,7 @@ async fn items_that_lapsed_twice_are_claimed_alone_and_one_at_a_time() {
     let shared = calls.iter().filter(|call| others.contains(&call.id));
     assert!(
         shared.into_iter().all(|call| !fences.contains(&call.fence)),
-        "isolated"
+        "no other item shares a claim with them"
     );
     let claims = world.faulty.claims().split_off(before);
     let lone = claims
@@ -166,8 +167,8 @@ async fn items_that_lapsed_twice_are_claimed_alone_and_one_at_a_time() {
     engine.stop().await;
 }
 
-/// The engine counts outcomes of its handlers, but not of its reaper, because other workers held
-/// those items.
+/// The engine counts outcomes of its handlers, but not those of its reaper, because other workers
+/// held those items.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_engine_reports_the_outcomes_of_its_items() {
     let world = World::new();
@@ -196,7 +197,7 @@ async fn a_stopped_engine_reports_the_outcomes_of_its_items() {
 
 /// One payload kills every engine that works on it; only that item becomes dead.
 #[tokio::test(start_paused = true)]
-async fn a_poison_item_ends_dead_and_harms_no_other() {
+async fn a_poison_item_becomes_dead_and_harms_no_other() {
     let world = World::new();
     let ids = world.enqueue(30).await;
     let crash = Arc::new(tokio::sync::Notify::new());

@@ -1,5 +1,5 @@
-//! Reaper: it runs at its interval and reports the items that it recovered; a worker without reaper
-//! runs is not ready.
+//! The reaper runs at its interval and reports the items that it reaped; a worker whose reaper does
+//! not run is not ready.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ async fn the_reaper_runs_at_its_interval_for_as_long_as_the_engine_does() {
 
 /// Proves: S1-034, S1-035, S1-036
 #[tokio::test(start_paused = true)]
-async fn the_reaper_counts_what_it_recovered_and_how_long_it_was_stale() {
+async fn the_reaper_counts_the_items_that_it_reaped_and_how_long_they_were_stale() {
     assert_eq!(
         [RECOVERED_COUNT, STALE_DURATION, RUNS_TOTAL],
         [
@@ -60,7 +60,7 @@ async fn the_reaper_counts_what_it_recovered_and_how_long_it_was_stale() {
             "reaper_stale_duration",
             "reaper_runs_total"
         ],
-        "the imposed names, spelled as metrics are"
+        "the names that the requirements fix, with underscores"
     );
     let world = World::new();
     let ids = world.enqueue(3).await;
@@ -114,7 +114,7 @@ async fn a_worker_whose_reaper_does_not_run_is_not_ready() {
             .faulty
             .rule(move |call| matches!(call, Verb::Reap(_)).then_some(fault));
         sleep(Duration::from_secs(20)).await;
-        assert_eq!(reaper_problem(&engine), None, "two intervals are no alarm");
+        assert_eq!(reaper_problem(&engine), None, "two intervals may be missed");
         sleep(Duration::from_secs(21)).await;
         assert!(
             reaper_problem(&engine).is_some(),
@@ -127,7 +127,7 @@ async fn a_worker_whose_reaper_does_not_run_is_not_ready() {
 
 /// After an outage a reaper run may take longer than the interval; it still counts as a run.
 #[tokio::test(start_paused = true)]
-async fn a_long_run_of_the_reaper_is_a_run() {
+async fn a_reaper_run_longer_than_its_interval_leaves_the_worker_ready() {
     let world = World::new();
     let config = || World::config_with(&[(Setting::Batch, "1"), (Setting::Concurrency, "500")]);
     world.enqueue(500).await;
@@ -150,7 +150,7 @@ async fn a_long_run_of_the_reaper_is_a_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_leaves_the_reaper_to_others_runs_none() {
+async fn a_worker_that_leaves_its_duties_to_others_performs_none() {
     let world = World::new();
     let config = EngineConfig {
         duties: Duties {

@@ -64,7 +64,7 @@ impl Receiver {
         Self::new(move |_| (length, Reply::status(204)))
     }
 
-    /// Makes calls to this endpoint fail before they start.
+    /// Makes this process unable to call this endpoint; `None`: it can call all.
     pub(crate) fn refuse(&self, endpoint: Option<&'static str>) {
         *self.refused.lock().unwrap() = endpoint;
     }
@@ -81,7 +81,7 @@ impl Receiver {
         self.calls.lock().unwrap().clone()
     }
 
-    /// Calls of one endpoint.
+    /// Calls to one endpoint.
     pub(crate) fn of(&self, endpoint: &str) -> Vec<ReceivedCall> {
         let mut calls = self.calls();
         calls.retain(|call| call.endpoint == endpoint);

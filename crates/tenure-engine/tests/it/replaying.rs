@@ -63,7 +63,7 @@ async fn a_replay_that_another_process_started_is_continued() {
 /// Goal: two processes together keep the rate. Method: 300 events at ten per second, in paused
 /// time.
 #[tokio::test(start_paused = true)]
-async fn two_engines_keep_to_one_rate() {
+async fn two_engines_together_keep_the_rate_of_a_replay() {
     let world = World::new();
     buried(&world, 300).await;
     let id = start(&world, ReplayRate::per_minute(600)).await;
@@ -85,7 +85,7 @@ async fn two_engines_keep_to_one_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_replay_it_polls_every_five_seconds() {
+async fn without_a_replay_the_replayer_polls_every_five_seconds() {
     let world = World::new();
     let engine = world.start(
         Probe::default().working(|_| Duration::ZERO),

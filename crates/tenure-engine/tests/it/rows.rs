@@ -119,8 +119,8 @@ async fn the_timing_of_the_engine_overrides_the_cluster_settings() {
     let until_at = world.locked_until(ids[0]).await;
     let term = until_at.since(world.at(began));
     assert!(term > 4 * MINUTE && term <= 5 * MINUTE, "{term:?}");
-    assert_eq!(engine.settings().max_retries, 4, "what else is set holds");
-    assert_eq!(engine.settings().concurrency, 1, "its own");
+    assert_eq!(engine.settings().max_retries, 4, "other settings apply");
+    assert_eq!(engine.settings().concurrency, 1, "the engine's own");
 
     let beats = || world.faulty.count(|call| matches!(call, Verb::Renew(_)));
     sleep(8 * MINUTE).await;
@@ -137,7 +137,7 @@ async fn the_timing_of_the_engine_overrides_the_cluster_settings() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_invalid_timing_starts_nothing() {
+async fn an_engine_with_an_invalid_timing_does_not_start() {
     let world = World::new();
     let mut config = config(1);
     if let Some(timing) = &mut config.timing {
@@ -171,7 +171,6 @@ async fn rows_are_claimed_although_every_queue_is_paused() {
     probe.begun(1).await;
 }
 
-/// Rows recovered by claims are counted and logged like those of the reaper.
 #[tokio::test(start_paused = true)]
 async fn rows_recovered_by_a_claim_are_counted_like_those_of_the_reaper() {
     let world = World::new();
@@ -230,7 +229,7 @@ async fn a_table_has_its_usual_timing_unless_another_is_set() {
     assert_eq!(term_of(&engine), 5 * MINUTE);
     assert_eq!(engine.settings().heartbeat(), MINUTE);
     let stop = Duration::from_secs(25);
-    assert_eq!(engine.settings().shutdown_timeout(), stop, "as before");
+    assert_eq!(engine.settings().shutdown_timeout(), stop, "unchanged");
 
     world
         .change_and_follow(&engine, &[(Setting::Term, "20s")])
@@ -243,10 +242,10 @@ async fn a_table_has_its_usual_timing_unless_another_is_set() {
     own.settings.term = Term::HEAVY;
     let engine = start(&World::new(), own);
     sleep(MINUTE).await;
-    assert_eq!(term_of(&engine), MINUTE, "its own stands over the usual");
+    assert_eq!(term_of(&engine), MINUTE, "its own overrides the usual");
     engine.stop().await;
 
-    // A setting that does not fit the usual term applies as well.
+    // If a setting does not fit the usual term, the settings apply without the usual term.
     let mut short = usual();
     short.settings.max_hold = Some(2 * MINUTE);
     let engine = start(&World::new(), short);

@@ -1,5 +1,5 @@
 //! Faults within a run of one key: a bury, an overdue handler, a lost lease, a stop, a lost settle,
-//! a poison item. The order of the key always stays.
+//! a poison item. The order of the key is always kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ async fn an_item_buried_before_its_turn_is_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_buried_while_it_runs_makes_way_when_its_handler_has_stopped() {
+async fn the_item_after_a_buried_one_starts_when_the_handler_of_the_buried_one_has_stopped() {
     let warm = WarmEngine::start("10", |_, _| done_after(20 * SECOND)).await;
     let ids = warm.enqueue("a", 3).await;
     until(|| warm.order(&ids) == [0]).await;
@@ -51,7 +51,7 @@ async fn an_item_buried_while_it_runs_makes_way_when_its_handler_has_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_buried_after_its_retry_was_answered_frees_the_rest() {
+async fn an_item_buried_between_its_answer_and_its_settle_frees_the_rest() {
     let warm = WarmEngine::start("1", |event, _| async move {
         if event.payload() == "0" {
             return Err(Failure::new("not yet").after(SECOND));
@@ -92,7 +92,7 @@ async fn an_item_that_runs_for_too_long_is_cancelled_and_the_rest_waits_for_it()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_item_that_is_dead_for_its_length_makes_way_for_the_rest() {
+async fn an_item_that_is_dead_because_it_ran_too_long_frees_the_rest() {
     let config = World::config_with(&[
         (Setting::Concurrency, "1"),
         (Setting::MaxHold, "30s"),
@@ -144,7 +144,7 @@ async fn a_lost_lease_ends_the_whole_run_and_the_next_holder_keeps_the_order() {
     for id in &ids {
         crashes.push(warm.world.find(*id).await.counters.crashes);
     }
-    assert_eq!(crashes, [0, 1, 0, 0], "only what was being worked crashed");
+    assert_eq!(crashes, [0, 1, 0, 0], "only the running item crashed");
     warm.assert_sound();
 }
 
@@ -157,7 +157,7 @@ async fn a_stop_in_the_middle_of_a_run_finishes_one_item_and_releases_the_rest()
     let stop = tokio::spawn(warm.engine.stop());
     let begun = Instant::now();
     warm.world.until(|counts| counts.claimed == 1).await;
-    assert!(begun.elapsed() < SECOND, "at once");
+    assert!(begun.elapsed() < SECOND, "released at once");
     assert_eq!(stop.await.unwrap().left, 0);
     let mut states = Vec::new();
     for id in &ids {
@@ -200,7 +200,7 @@ async fn a_stop_that_cancels_releases_the_running_item_as_the_head() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settle_under_way_is_not_overtaken_by_the_next_one_of_its_run() {
+async fn a_settle_under_way_is_not_overtaken_by_the_next_settle_of_its_run() {
     for fault in [
         Fault::Before,
         Fault::After,
@@ -223,7 +223,7 @@ async fn a_settle_under_way_is_not_overtaken_by_the_next_one_of_its_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settle_that_is_given_up_takes_the_rest_of_its_run_with_it() {
+async fn when_a_settle_is_given_up_the_rest_of_its_run_is_dropped() {
     let warm = WarmEngine::start("1", |_, cx| {
         done_after(if cx.attempt() == 1 { SECOND } else { MILLI })
     })
@@ -244,8 +244,8 @@ async fn a_settle_that_is_given_up_takes_the_rest_of_its_run_with_it() {
     warm.assert_sound();
 }
 
-/// Another process settles the items of this engine, in order (a bug or an attack). The engine's
-/// own settle is *refused*, and nothing runs twice because of it.
+/// Another process settles the items of this engine, in order (a bug or an attack). The engine
+/// drops the run, and no item runs twice because of it.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_another_process_settled_is_dropped() {
     let warm = WarmEngine::start("1", |_, _| done_after(10 * SECOND)).await;

@@ -1,5 +1,5 @@
 //! Endpoint health: an endpoint is paused when it fails or requests a pause, and disabled when it
-//! is gone or fails for days; before that, operators are warned. Waiting deliveries lose no
+//! is gone or fails for days; before that, operators are warned. Waiting deliveries use up no
 //! attempt.
 
 use std::time::Duration;
@@ -74,7 +74,7 @@ async fn an_endpoint_that_fails_ten_times_is_paused_then_called_once() {
     receiver.begun(10).await;
     sleep(Duration::from_secs(50)).await;
     assert_eq!(receiver.calls().len(), 10, "paused");
-    assert_eq!(uncalled(&world, &ids).await, 30, "what waits loses nothing");
+    assert_eq!(uncalled(&world, &ids).await, 30, "they lose no attempt");
     let labels = [("endpoint", "down")];
     assert!(meter().level_of(engine.worker(), ENDPOINT_PAUSED, &labels) > 0.5);
     // The health is stored at failures 1, 2, 4, 8 and 10.
@@ -106,7 +106,7 @@ async fn an_endpoint_that_fails_ten_times_is_paused_then_called_once() {
     assert_eq!(
         receiver.calls().len(),
         11,
-        "one on trial, and left alone for longer"
+        "one probe call, then a longer pause"
     );
     receiver.set_script(|_| (SOON, Reply::status(200)));
     world.delivered(40).await;
@@ -140,7 +140,7 @@ async fn an_endpoint_that_one_process_pauses_is_paused_by_all() {
     let calls = receiver.calls().len();
     assert!(
         calls <= 21,
-        "{calls} calls of two processes that know of each other"
+        "{calls} calls of two processes that share the health"
     );
     for engine in engines {
         engine.stop().await;
@@ -177,7 +177,7 @@ async fn an_endpoint_that_requests_a_pause_is_paused() {
         assert_eq!(
             world.find(*id).await.counters.attempts,
             0,
-            "no attempt is burnt"
+            "no attempt is used up"
         );
     }
     engine.stop().await;
@@ -217,7 +217,7 @@ async fn an_endpoint_that_is_gone_is_disabled_and_its_deliveries_die_uncalled() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn deliveries_of_an_endpoint_that_is_gone_wait_where_that_is_set() {
+async fn with_on_gone_keep_the_deliveries_of_an_endpoint_that_is_gone_wait() {
     let world = World::new();
     let keep = |settings: &mut tenure_core::webhook::EndpointSettings| {
         settings.on_gone = OnGone::Keep;
@@ -235,7 +235,7 @@ async fn deliveries_of_an_endpoint_that_is_gone_wait_where_that_is_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_can_request_no_more_calls() {
+async fn a_reply_can_abort_its_delivery_or_disable_its_endpoint() {
     let world = World::new();
     watcher(&world).await;
     world
@@ -373,7 +373,7 @@ async fn an_error_of_this_process_does_not_count_against_the_endpoint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_that_this_process_cannot_call_waits_for_others_and_loses_no_attempt() {
+async fn deliveries_that_this_process_cannot_send_wait_for_another_and_use_up_no_attempt() {
     let world = World::new();
     world.endpoint("sealed", |_| ()).await;
     world.endpoint("plain", |_| ()).await;
@@ -386,7 +386,7 @@ async fn an_endpoint_that_this_process_cannot_call_waits_for_others_and_loses_no
     assert!(receiver.of("sealed").is_empty());
     let warned = |line: &log::LogLine| line.text.starts_with("cannot call an endpoint");
     let lines = log::lines(engine.worker());
-    assert_eq!(lines.iter().filter(|line| warned(line)).count(), 1, "once");
+    assert_eq!(lines.iter().filter(|line| warned(line)).count(), 1);
 
     receiver.refuse(None);
     world.delivered(6).await;

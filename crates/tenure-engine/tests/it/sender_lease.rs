@@ -21,7 +21,7 @@ use crate::receiver::Receiver;
 use crate::world::World;
 
 const TERM: Duration = Term::EXTERNAL.length();
-/// A call that takes four terms.
+/// Length of a call that takes four terms.
 const LONG: Duration = Duration::from_mins(6);
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -84,7 +84,7 @@ async fn events_that_a_relay_has_done_are_delivered() {
         assert_eq!(
             recorded.began_at,
             world.at(call.began),
-            "from the call on, not the settle"
+            "the start of the call, not the settle"
         );
     }
     assert_eq!(counted(&sender, Delivered), 2);
@@ -118,8 +118,8 @@ async fn a_call_of_four_terms_is_made_once_and_renewed_until_its_settle() {
             break Instant::now();
         };
         assert_eq!(now.fence, hold.fence);
-        assert!(now.until >= until_before, "never back");
-        assert!(now.until > world.at(Instant::now()), "never over");
+        assert!(now.until >= until_before, "the end never moves back");
+        assert!(now.until > world.at(Instant::now()), "the lease is live");
         let counters = record.counters;
         assert_eq!(
             (counters.attempts, counters.failures, counters.crashes),
@@ -143,7 +143,7 @@ async fn a_call_of_four_terms_is_made_once_and_renewed_until_its_settle() {
         .collect();
     assert!(
         beats.iter().all(|at| *at <= settled_at),
-        "the settle ends it"
+        "no renewal after the settle"
     );
     let mut last = call.began;
     for beat in &beats {
@@ -186,7 +186,7 @@ async fn after_a_worker_was_killed_its_delivery_is_called_once_more() {
     engine.stop().await;
 }
 
-/// The idle poll delay is random, so the test runs many rounds.
+/// The idle poll delay is random, so the test runs with several seeds.
 #[tokio::test(start_paused = true)]
 async fn an_idle_sender_is_woken_by_the_reaper_of_its_process() {
     for seed in 0..4 {
@@ -259,13 +259,13 @@ async fn a_lease_that_is_lost_aborts_its_call_and_no_other() {
         1
     );
     assert_eq!(counted(&engine, Superseded), 1);
-    let lines = log::matching(engine.worker(), "lost a hold");
+    let lines = log::matching(engine.worker(), "lost a lease");
     assert_eq!(lines.len(), 1, "{lines:?}");
     let source = world.find(lost).await.content.delivery().unwrap().source;
     assert_eq!(lines[0].field("reason"), "refused");
     assert_eq!(lines[0].field("running"), lost.to_string());
     assert_eq!(lines[0].field("events"), source.to_string());
-    // The log shows that the other delivery was settled.
+    // The log shows that both deliveries were settled in the end.
     let ended = log::matching(engine.worker(), "stopped renewing a delivery");
     let reasons: Vec<&str> = ended.iter().map(|line| line.field("reason")).collect();
     assert_eq!(reasons, ["settled", "settled"]);
@@ -288,9 +288,9 @@ async fn a_failed_renewal_is_logged_with_event_worker_and_error() {
     assert_eq!(call.end, Some(End::Dropped));
     assert!(
         world.at(call.ended.unwrap()) < claimed_until,
-        "before another may call"
+        "before another worker may call"
     );
-    let line = log::matching(engine.worker(), "lost a hold").remove(0);
+    let line = log::matching(engine.worker(), "lost a lease").remove(0);
     assert_eq!(line.field("reason"), "failed");
     assert_eq!(line.field("running"), delivery.to_string());
     assert_eq!(line.field("worker"), engine.worker().as_str());
@@ -329,7 +329,7 @@ async fn a_call_whose_lease_is_gone_is_recorded_as_soon_as_the_store_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_aborts_what_does_not_end_in_time_and_charges_nothing() {
+async fn a_shutdown_aborts_calls_that_do_not_end_in_time_and_counts_no_failure() {
     let (world, delivery) = slow_world().await;
     let receiver = Receiver::accepting(LONG);
     let engine = world.send(&receiver, World::config());
@@ -348,7 +348,7 @@ async fn a_shutdown_aborts_what_does_not_end_in_time_and_charges_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_ends_at_a_shutdown_is_settled() {
+async fn a_call_that_ends_during_a_shutdown_is_settled() {
     let (world, delivery) = slow_world().await;
     let receiver = Receiver::accepting(Duration::from_secs(10));
     let engine = world.send(&receiver, World::config());
@@ -380,14 +380,14 @@ async fn a_call_that_hangs_is_cancelled_at_the_timeout_of_its_endpoint() {
     assert_eq!(
         world.find(delivery).await.counters.failures,
         1,
-        "as the schedule says"
+        "the schedule continues"
     );
     engine.stop().await;
 }
 
 /// Proves: S2-023
 #[tokio::test(start_paused = true)]
-async fn a_settle_that_is_refused_leaves_the_call_as_superseded() {
+async fn a_call_whose_settle_is_refused_is_recorded_as_superseded() {
     let (world, delivery) = slow_world().await;
     let receiver = Receiver::accepting(Duration::from_secs(5));
     let engine = world.send(&receiver, World::config());
@@ -428,7 +428,7 @@ async fn a_settle_without_an_answer_is_retried_with_its_calls() {
         assert_eq!(settles.len(), 2);
         assert!(
             settles[0].calls[0].ago < settles[1].calls[0].ago,
-            "longer ago by then"
+            "the call is older by then"
         );
         let attempts = world.attempts(delivery).await;
         assert_eq!(outcomes(&attempts), [Delivered]);

@@ -1,4 +1,4 @@
-//! Rates of calls: within the concurrency and rate of the endpoint, in order per key, and
+//! Pace of calls: within the concurrency and rate of the endpoint, in order per key, and
 //! independent of other endpoints.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ fn peak(calls: &[ReceivedCall]) -> usize {
 }
 
 impl World {
-    /// Asserts that these items were neither released nor failed.
+    /// Asserts that no attempt, failure or crash of these items was counted.
     async fn assert_uncharged(&self, ids: &[ItemId]) {
         for id in ids {
             let counters = self.find(*id).await.counters;
@@ -62,12 +62,12 @@ async fn a_slow_endpoint_delays_no_other() {
         began.elapsed()
     );
     assert_eq!(receiver.of("fast").len(), 100);
-    assert_eq!(peak(&receiver.of("slow")), 10, "as many as it wants");
+    assert_eq!(peak(&receiver.of("slow")), 10, "its concurrency");
     assert!(meter().level(engine.worker(), DELIVERIES_IN_FLIGHT) >= 10.0);
     world.delivered(200).await;
     assert!(
         began.elapsed() < Duration::from_secs(102),
-        "its room was used all along"
+        "its capacity was used throughout"
     );
     world.assert_uncharged(&ids).await;
     engine.stop().await;
@@ -256,7 +256,7 @@ async fn deliveries_of_a_removed_endpoint_die_without_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delivery_that_kills_its_workers_is_called_alone_and_dies() {
+async fn a_delivery_that_kills_its_workers_becomes_dead() {
     let world = World::new();
     world.endpoint("cursed", |_| ()).await;
     let id = world.fan_out(1).await[0];
@@ -271,7 +271,7 @@ async fn a_delivery_that_kills_its_workers_is_called_alone_and_dies() {
             break;
         }
         crashes += 1;
-        assert!(crashes < 10, "it never dies");
+        assert!(crashes < 10, "it never becomes dead");
     }
     let record = world.find(id).await;
     assert_eq!(record.dead_reason.as_deref(), Some("crash_loop"));
@@ -293,7 +293,7 @@ async fn until_called_or_dead(world: &World, receiver: &Receiver, before: usize,
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_choice_is_counted_when_it_reads_the_store() {
+async fn a_choice_of_lanes_is_counted_only_if_it_reads_the_store() {
     let world = World::new();
     world
         .endpoint("wide", |settings| settings.concurrency = 1000)

@@ -1,7 +1,7 @@
-//! Chaos: workers that relay and send are killed and restarted over a store that loses, delays and
-//! drops answers, with a receiver that fails at random; a seed decides everything. In the end the
-//! store has exactly one delivered delivery for each event and endpoint, and a record explains
-//! every received call.
+//! Chaos: workers that relay and send are killed and restarted over a store whose calls fail, are
+//! late or are never answered, with a receiver that fails at random; a seed decides everything. In
+//! the end each event has been delivered to each endpoint, by exactly one delivery, and every
+//! received call is on record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,7 @@ fn config() -> EngineConfig {
     ])
 }
 
-/// A process with a relay and a sender.
+/// Starts a process with a relay and a sender.
 fn start(world: &World, receiver: &Arc<Receiver>) -> [Engine; 2] {
     let settings = config();
     let sender = world.send_for(settings.settings.term, receiver, settings);
@@ -46,7 +46,7 @@ fn start(world: &World, receiver: &Arc<Receiver>) -> [Engine; 2] {
     [relay, sender]
 }
 
-/// Injects a fault into one call in `of`.
+/// Injects a fault into one of `of` calls, on average.
 fn random_faults(seed: u64, of: u32) -> impl FnMut(&Verb) -> Option<Fault> + Send + 'static {
     let mut rng = StdRng::seed_from_u64(seed);
     move |call| {
@@ -81,7 +81,7 @@ fn random_receiver(seed: u64) -> Arc<Receiver> {
     })
 }
 
-/// Kills and restarts processes for a while, then removes all faults.
+/// Kills or stops processes and starts new ones for a while, then removes all faults.
 async fn chaos(world: &World, receiver: &Arc<Receiver>, seed: u64) -> Vec<[Engine; 2]> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut running: Vec<[Engine; 2]> = (0..3).map(|_| start(world, receiver)).collect();
@@ -176,7 +176,7 @@ async fn survive(seed: u64) {
         let delivery = record.content.delivery().unwrap().clone();
         assert!(
             deliveries.insert((delivery.source, delivery.endpoint)),
-            "one each"
+            "one delivery for each event and endpoint"
         );
         let own = calls.iter().filter(|call| call.delivery == record.id);
         let attempts = world.attempts(record.id).await;
@@ -189,7 +189,7 @@ async fn survive(seed: u64) {
             assert_ne!(attempt.outcome, Open, "everything is settled");
             if attempt.outcome != Unknown {
                 let is_received = calls.iter().any(|call| call.fence == attempt.fence);
-                assert!(is_received, "seed {seed}: {attempt:?} never left");
+                assert!(is_received, "seed {seed}: {attempt:?} was never received");
             }
         }
         assert_eq!(record.state, State::Done, "seed {seed}: {record:?}");

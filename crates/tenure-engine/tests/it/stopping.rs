@@ -40,7 +40,7 @@ async fn a_stop_ends_claims_releases_unstarted_items_and_finishes_running_ones()
 
     let stopped_at = Instant::now();
     let stop = tokio::spawn(engine.stop());
-    // The items are released at once, not when the running items have finished.
+    // The unstarted items are released at once, not when the running items have finished.
     world.until(|counts| counts.claimed == 2).await;
     assert!(stopped_at.elapsed() < Duration::from_secs(1));
     assert_eq!(stop.await.unwrap().left, 0);
@@ -126,14 +126,14 @@ async fn an_idle_engine_stops_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_under_way_at_the_stop_is_released_before_the_end() {
+async fn a_claim_under_way_at_a_stop_is_released_before_the_stop_ends() {
     for fault in [Fault::Slow(Duration::from_secs(3)), Fault::After] {
         let world = World::new();
         let probe = Probe::default();
         let engine = world.start(probe.working(|_| Duration::from_secs(1)), World::config());
         sleep(Duration::from_secs(1)).await;
         world.faulty.once(|call| call.claim().is_some(), fault);
-        // The release takes a while as well.
+        // The release takes a while, too.
         let is_release = |call: &Verb| call.settle().is_some_and(|settle| settle.items.is_empty());
         world
             .faulty
@@ -167,7 +167,7 @@ async fn a_stop_ends_even_if_the_store_never_answers_again() {
 
 /// Proves: S1-042
 #[test]
-fn a_handler_that_cannot_be_stopped_is_left_to_lapse() {
+fn the_lease_of_a_handler_that_cannot_be_stopped_lapses() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_time()

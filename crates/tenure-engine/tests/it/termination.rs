@@ -36,7 +36,7 @@ impl Handler for PanickingReadiness {
 
 /// Proves: S1-059, S1-060, S1-061
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_fails_reports_it_releases_its_items_and_reaps() {
+async fn a_failed_engine_reports_the_failure_releases_its_items_and_reaps() {
     let world = World::new();
     let ids = world.enqueue(3).await;
     let probe = Probe::default();
@@ -72,7 +72,7 @@ async fn an_engine_that_fails_reports_it_releases_its_items_and_reaps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_fails_has_one_timeout_for_all_releases() {
+async fn a_failed_engine_has_one_timeout_for_all_releases() {
     let world = World::new();
     let probe = Probe::default();
     let panics = Arc::new(AtomicBool::new(false));
@@ -99,12 +99,12 @@ async fn an_engine_that_fails_has_one_timeout_for_all_releases() {
     let took = from.elapsed();
     assert!(took < Duration::from_secs(3) + reap, "{took:?}");
     let settles = world.faulty.count(|call| matches!(call, Verb::Settle(_)));
-    assert!(settles >= 5, "each is tried: {settles}");
+    assert!(settles >= 5, "each lease is tried: {settles}");
 }
 
 /// Items of a killed worker run again within a term, a reaper interval and a second.
 #[tokio::test(start_paused = true)]
-async fn the_items_of_a_killed_worker_are_soon_done_by_another() {
+async fn another_worker_soon_does_the_items_of_a_killed_worker() {
     let world = World::new();
     let ids = world.enqueue(5).await;
     let lost = Probe::default();

@@ -1,5 +1,5 @@
-//! An engine that has measured its handler as quick, so that it claims runs of keys; and its
-//! handler runs by key.
+//! An engine that has measured its handler as quick, so that it claims runs of keys; and the record
+//! of its handler's calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::world::World;
 pub(crate) const MILLI: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// A world, an engine whose handler is measured as quick, and its runs.
+/// A world, an engine whose handler is measured as quick, and the record of the handler's calls.
 pub(crate) struct WarmEngine {
     pub(crate) world: World,
     pub(crate) probe: Probe,
@@ -92,7 +92,7 @@ impl WarmEngine {
         self.world.enqueue_all(&events).await
     }
 
-    /// Runs of these items, in order.
+    /// Handler runs of these items, in order.
     pub(crate) fn calls(&self, ids: &[ItemId]) -> Vec<Call> {
         let mut calls = self.probe.calls();
         calls.retain(|call| ids.contains(&call.id));

@@ -16,7 +16,7 @@ use crate::faulty_store::FaultyStore;
 use crate::probe::{End, Probe};
 use crate::{log, meter};
 
-/// Clock of tokio's time, so that paused time also moves the store's leases.
+/// Clock on tokio's time, so that the store's leases also end in paused time.
 #[derive(Debug)]
 pub(crate) struct TokioClock(Instant);
 
@@ -132,8 +132,8 @@ impl World {
         self.store.find(&[id]).await.unwrap().remove(0)
     }
 
-    /// Asserts that the first run of each item was dropped, and that the release cost the item only
-    /// the attempt.
+    /// Asserts that the first run of each item was dropped, and that its release counted an attempt
+    /// but no failure and no crash.
     pub(crate) async fn assert_released(&self, probe: &Probe, ids: &[ItemId]) {
         for id in ids {
             assert_eq!(probe.of(*id)[0].end, Some(End::Dropped));

@@ -21,7 +21,7 @@ pub(crate) struct Arrivals(Vec<(ItemId, Fence)>);
 struct KeyArrivals {
     fence: Option<Fence>,
     ids: BTreeSet<ItemId>,
-    /// Last event that the fence let pass.
+    /// Latest event that the fence let pass.
     last: Option<ItemId>,
 }
 

@@ -1,7 +1,7 @@
 //! Checkers: rules that the log of every seed must obey.
 //!
-//! Self-defence: at each step of a handler the store holds the item under the handler's fence, and
-//! the term is not over. Two exceptions only:
+//! Self-defence: at each step of a handler, its item is claimed under the handler's fence, and that
+//! lease is not over. There are only two exceptions:
 //!
 //! - The moment of a resume. Simulated time moves only when every task that can run has run. So
 //!   within that moment each task of the process is polled for the first time after the pause, in
@@ -31,7 +31,7 @@ struct ProcessState {
     is_paused: bool,
     is_dead: bool,
     is_stopping: bool,
-    /// Running items; true for those that had lapsed twice.
+    /// Running items; true for those that had lapsed twice or more.
     runs: BTreeMap<(ItemId, Fence), bool>,
 }
 
@@ -39,8 +39,9 @@ struct Checker<'a> {
     plan: &'a Plan,
     model: Model,
     processes: BTreeMap<Arc<str>, ProcessState>,
-    /// Start and answer of the handler, by item and fence.
+    /// Start of the handler, by item and fence.
     begun: BTreeMap<(ItemId, Fence), Duration>,
+    /// Answer of the handler, by item and fence.
     answers: BTreeMap<(ItemId, Fence), Answered>,
     arrivals: Arrivals,
     healed_at: Option<Duration>,
@@ -168,10 +169,10 @@ impl Checker<'_> {
                 process.is_dead = true;
                 if *left > 0 && process.harms.is_empty() {
                     self.model
-                        .violation(line, "a stop left something for no reason");
+                        .violation(line, "a stop without a fault left items");
                 }
             }
-            Fact::Broke(..) => self.model.violation(line, "an engine broke"),
+            Fact::Broke(..) => self.model.violation(line, "an engine panicked or spun"),
             Fact::Healed => self.healed_at = Some(line.at),
             _ => {}
         }
@@ -184,7 +185,7 @@ impl Checker<'_> {
                 self.starts_in_turn(line, run);
                 let key = (run.id, run.fence);
                 if self.begun.insert(key, line.at).is_some() {
-                    self.model.violation(line, "two handlers under one hold");
+                    self.model.violation(line, "two handlers under one claim");
                 }
                 let is_lonely = *crashes >= 2;
                 let process = self.process(&run.worker);
@@ -211,7 +212,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Within a key, an item starts only after the earlier ones under the same lease have ended.
+    /// Checks that an item starts after the earlier items of its key under the same lease ended.
     fn starts_in_turn(&mut self, line: &Line, run: &Run) {
         let Some(key) = self.model.key(run.id).cloned() else {
             return;
@@ -232,7 +233,7 @@ impl Checker<'_> {
         }
         if !is_next {
             self.model
-                .violation(line, "law 7: begun before the one before it had ended");
+                .violation(line, "law 7: begun before an earlier item had ended");
         }
     }
 
@@ -270,9 +271,7 @@ impl Checker<'_> {
     fn self_defence(&mut self, line: &Line, run: &Run) {
         let process = self.process(&run.worker);
         if process.is_dead || process.is_paused {
-            return self
-                .model
-                .violation(line, "a dead or stopped process works");
+            return self.model.violation(line, "a dead or paused process works");
         }
         if process.resumed_at == Some(line.at) {
             return;
@@ -336,7 +335,7 @@ impl Checker<'_> {
                 }
             };
             if !is_right {
-                laws.push(format!("a settle that no handler meant, of item {id}"));
+                laws.push(format!("the settle of item {id} does not fit its handler"));
             }
         }
         for law in laws {
@@ -356,11 +355,11 @@ impl Checker<'_> {
             process.is_some_and(|process| process.harms.iter().any(|at| *at >= since));
         if !is_explained {
             self.model
-                .violation(line, "a lease lapsed for no reason (unexplained repeat)");
+                .violation(line, "a lease lapsed without a fault of its holder");
         }
     }
 
-    /// After the faults end, a lapsed lease waits at most a reaper interval and a restart.
+    /// Checks that, after the faults, a lapsed lease waits at most a reaper interval and a restart.
     fn reap_is_prompt(&mut self, line: &Line, stale: Duration) {
         let interval = self.plan.term_max() / 3;
         let most = interval.max(Duration::from_secs(1)) + Duration::from_secs(3);
@@ -376,7 +375,7 @@ impl Checker<'_> {
 fn end(result: &RunResult, model: &Model) -> Vec<String> {
     let mut violations = Vec::new();
     if !result.is_quiet {
-        violations.push("liveness: something was never settled".to_owned());
+        violations.push("liveness: an item was never settled".to_owned());
     }
     if let Some((sum, right)) = result.sums.iter().find(|(sum, right)| sum != right) {
         violations.push(format!("conservation: {sum} items instead of {right}"));
@@ -407,7 +406,7 @@ fn end(result: &RunResult, model: &Model) -> Vec<String> {
             .iter()
             .map(|e| (e.fence, e.outcome, e.settled_at));
         if !stored.eq(expected) {
-            violations.push(format!("the timeline of item {id} is not what happened"));
+            violations.push(format!("the timeline of item {id} differs from the log"));
         }
         if result.is_quiet {
             violations.extend(fate(result, record));

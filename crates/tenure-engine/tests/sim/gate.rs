@@ -22,12 +22,13 @@ struct GateState {
     mode: Mode,
     /// Tasks to wake when the gate opens, in order.
     parked: Vec<Waker>,
-    /// Number of polls at this moment.
+    /// Time of the last poll.
     moment: Instant,
+    /// Number of polls at that time.
     polls: u32,
 }
 
-/// A process with more polls than this at one moment of time is spinning.
+/// Maximum polls of a process at one moment of simulated time; a process with more is spinning.
 const POLLS_MAX: u32 = 20_000;
 
 /// The gate of one process.

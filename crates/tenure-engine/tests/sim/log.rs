@@ -18,7 +18,7 @@ pub(crate) enum Sort {
     Poison,
     /// Fails each time.
     Hopeless,
-    /// Is rejected the first time that its process is not killed.
+    /// Is rejected at its first answer.
     Bad,
 }
 
@@ -120,7 +120,7 @@ pub(crate) enum Fact {
     Replayed(ItemId, Guarded),
     /// An operator skipped the dead head of a key.
     Skipped(Arc<str>, Guarded<ItemId>),
-    /// A handler started; the number counts the earlier lapses.
+    /// A handler started; the number is that of the earlier crashes.
     Started(Run, u32),
     Stepped(Run),
     Answered(Run, Answered),
@@ -130,9 +130,9 @@ pub(crate) enum Fact {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    /// World clock since the start.
+    /// Time since the start, on the world's clock.
     pub(crate) at: Duration,
-    /// Store clock.
+    /// Time on the store's clock.
     pub(crate) now: Timestamp,
     pub(crate) fact: Fact,
 }

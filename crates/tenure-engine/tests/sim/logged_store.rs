@@ -116,7 +116,7 @@ impl LoggedStore {
         Ok(answers)
     }
 
-    /// Returns the answers of a network that did not forward the renewal.
+    /// Returns answers that accept every renewal.
     fn forged_renewals(renew: &Renew) -> Renewals {
         let renewed = Renewed {
             until: tenure_core::Timestamp::from_micros(i64::MAX),

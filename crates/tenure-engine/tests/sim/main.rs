@@ -63,7 +63,7 @@ fn check_seed(seed: u64) -> Option<String> {
     })
 }
 
-/// Checks seeds on two threads until three have failed.
+/// Checks seeds on two threads until three seeds have failed.
 fn check_seeds(seeds: &[u64]) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());

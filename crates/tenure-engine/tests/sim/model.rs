@@ -60,7 +60,7 @@ pub(crate) struct Model {
     pub(crate) violations: Vec<String>,
 }
 
-/// A claim of the log.
+/// A claim, as logged.
 pub(crate) struct Claimed<'a> {
     pub(crate) worker: &'a Arc<str>,
     pub(crate) token: &'a Token,
@@ -70,7 +70,7 @@ pub(crate) struct Claimed<'a> {
     pub(crate) ids: &'a [ItemId],
 }
 
-/// A settle of the log.
+/// A settle, as logged.
 pub(crate) struct SettleFact<'a> {
     pub(crate) token: &'a Token,
     pub(crate) items: &'a [(ItemId, Outcome, Guarded)],
@@ -122,7 +122,7 @@ impl Model {
                 laws.push("a claim of an item that is held or settled (one holder at a time)");
             }
             if item.available_at > line.now {
-                laws.push("a claim before its time");
+                laws.push("a claim of an item that is not due yet");
             }
             if item.last_fence.is_some_and(|last| claimed.fence <= last) {
                 laws.push("a fence of an item did not rise");
@@ -185,7 +185,7 @@ impl Model {
                 .collect();
             open.sort_by_key(|(_, item)| item.turn);
             if open.iter().any(|(_, item)| item.state == State::Claimed) {
-                laws.push("law 1: a claim of a key of which something is held");
+                laws.push("law 1: a claim of a key while one of its items is held");
             }
             if !open.iter().map(|(id, _)| **id).take(taken.len()).eq(taken) {
                 laws.push("law 7: a claim out of turn");
@@ -239,7 +239,7 @@ impl Model {
             Rest::Keep | Rest::Done => 0,
         };
         if usize::try_from(settle.ended) != Ok(right) {
-            self.violation(line, "a settle ended items that it did not name");
+            self.violation(line, "a settle ended too many or too few unnamed items");
         }
         for id in left {
             let goes_back = matches!(fates.get(&id), Some(Fate::Behind));
@@ -308,7 +308,7 @@ impl Model {
                 self.violation(line, "a settle of the holder was refused");
             }
             (Guarded::Refused(_), false, true) => {
-                self.violation(line, "a repeated settle was answered otherwise");
+                self.violation(line, "the repeat of an accepted settle was refused");
             }
         }
     }
@@ -368,8 +368,8 @@ impl Model {
         }
     }
 
-    /// Returns the items of a reap that ran when their lease lapsed: all except those that waited
-    /// for an earlier item of their key.
+    /// Returns the reaped items that count as crashed. An item that waited behind an earlier item
+    /// of its key, under the same lease, does not: its handler had not started.
     pub(crate) fn crashed(&self, reaped: &[Reaped]) -> BTreeSet<ItemId> {
         let mut first: BTreeMap<(Fence, &Arc<str>), ItemId> = BTreeMap::new();
         let mut crashed = BTreeSet::new();
@@ -385,8 +385,8 @@ impl Model {
         crashed
     }
 
-    /// Applies a reaped item. If the item crashed, `budget` has its allowed crashes and the effect
-    /// of a dead item.
+    /// Applies a reaped item. `budget` is `None` if the item did not crash; otherwise the number of
+    /// crashes it may have, and whether its death blocks its key.
     pub(crate) fn reaped(&mut self, line: &Line, reaped: &Reaped, budget: Option<(u32, OnDead)>) {
         let Some(item) = self.items.get(&reaped.id) else {
             return self.violation(line, "a reap of an item that was never written");
@@ -397,7 +397,7 @@ impl Model {
             .and_then(|token| self.leases.get(token));
         let law = match lease {
             None => Some("a reap of an item that is not held"),
-            Some(lease) if lease.fence != reaped.fence => Some("a reap of another hold"),
+            Some(lease) if lease.fence != reaped.fence => Some("a reap with another claim's fence"),
             Some(lease) if lease.until >= line.now => Some("a reap of a live lease (early steal)"),
             Some(_) => None,
         };
@@ -411,7 +411,7 @@ impl Model {
         if reaped.state != right {
             self.violation(
                 line,
-                "a lapse within its budget was the last, or the last was not",
+                "an item died within its allowed crashes, or survived more than those",
             );
         }
         if let Some(key) = blocked {

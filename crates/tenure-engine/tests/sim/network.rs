@@ -1,7 +1,7 @@
-//! Network between one process and the store. A call or its answer can be lost, late (even by more
-//! than a term), or never come back.
+//! Network between one process and the store. A call or its answer can be lost or late (even by
+//! more than a term), and a call can hang for ever.
 //!
-//! A call in flight is not part of the process: it arrives even if its sender has stopped waiting,
+//! A call in flight is not part of the process: it arrives even if its caller has stopped waiting,
 //! is paused or is dead.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -18,7 +18,7 @@ pub(crate) fn mix(numbers: &[u64]) -> u64 {
     mixed
 }
 
-/// Independent random source of each actor.
+/// Random source of one actor, independent of the other actors.
 pub(crate) fn rng(seed: u64, actor: u64) -> StdRng {
     StdRng::seed_from_u64(mix(&[seed, actor]))
 }
@@ -74,7 +74,7 @@ pub(crate) struct Plan {
     pub(crate) quality: Quality,
     pub(crate) is_flaky: bool,
     pub(crate) kinds: Kinds,
-    /// Duration of the faults.
+    /// Time during which faults occur.
     pub(crate) chaos: Duration,
     /// Speed of the store's clock relative to the processes'.
     pub(crate) drift: f64,

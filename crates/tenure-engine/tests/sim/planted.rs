@@ -1,8 +1,8 @@
 //! Planted faults: the checkers must notice a store or network that breaks one rule.
 //!
-//! Not planted here, because an engine cannot encounter them: `SettleLate` (it never settles
-//! strictly), `TokenReused` (it never uses a token twice), `RenewShortens` (it renews a lease by
-//! the same term each time).
+//! Not planted here, because an engine cannot encounter them: `SettleLate` (none of its settles
+//! demands to be refused if late), `TokenReused` (it never uses a token twice), `RenewShortens` (it
+//! renews a lease by the same term each time).
 
 use tenure_core::testing::Extent;
 
@@ -14,8 +14,8 @@ use crate::world::{Planted, run};
 /// Number of seeds within which a fault must be noticed.
 const SEEDS: u64 = 1000;
 
-/// Asserts that the checkers notice the fault. `hint` is a seed that noticed it earlier and is
-/// tried first, so that the suite stays quick; it may become stale when the engine changes.
+/// Asserts that the checkers notice the fault. `hint` is a seed that showed it earlier and is tried
+/// first, so that the suite stays quick; the hint may become stale when the engine changes.
 fn assert_noticed(planted: Planted, hint: u64) {
     let mut seeds = std::iter::once(hint).chain(0..SEEDS);
     let is_noticed = seeds.any(|seed| !check(&run(seed, planted)).is_empty());
@@ -62,7 +62,7 @@ fn every_lie_of_the_network_is_noticed() {
     }
 }
 
-/// Each fault breaks other rules as well; the checker of the order must notice it by itself.
+/// Each fault also breaks other rules; the rules of the order must notice it by themselves.
 #[test]
 fn an_engine_that_breaks_the_order_is_noticed_by_the_law_of_order() {
     let lies = [

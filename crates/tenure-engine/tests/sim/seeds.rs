@@ -8,7 +8,8 @@ pub(crate) const FAILED_ONCE: &[(u64, &str)] = &[
     ),
     (
         6392,
-        "the simulation's own: a process that poison had killed began one more item in that poll",
+        "a fault of the simulation itself: a process that a poison item had killed began one more \
+         item in the same poll",
     ),
     (
         924,

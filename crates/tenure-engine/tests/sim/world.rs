@@ -41,7 +41,7 @@ pub(crate) struct RunResult {
     pub(crate) records: Vec<(Record, Vec<PastHold>)>,
     /// All items were settled in time.
     pub(crate) is_quiet: bool,
-    /// Samples of the number of items and the expected number.
+    /// Samples: number of items in the store, and the expected number.
     pub(crate) sums: Vec<(u64, u64)>,
 }
 
@@ -71,7 +71,7 @@ struct World {
     processes: Vec<Arc<Process>>,
 }
 
-/// One process, with at most one live start at a time.
+/// One process, with at most one running engine at a time.
 struct Process {
     conditions: Arc<Mutex<Conditions>>,
     boot: Mutex<Option<Boot>>,
@@ -173,7 +173,7 @@ async fn run_world(plan: Plan, planted: Planted) -> RunResult {
     }
 }
 
-/// Waits until all items are settled, and skips blocked keys.
+/// Waits until all items are settled; meanwhile skips the dead heads that block their keys.
 async fn quiet(world: &World, sums: &mut Vec<(u64, u64)>) {
     loop {
         let counts = at_once(world.store.inner.count(None)).expect("it answers");
@@ -351,7 +351,7 @@ async fn produce(world: Arc<World>) {
     for (nth, sort) in (0..plan.items).zip(sorts) {
         if rng.random_bool(0.4) {
             let share = rng.random_range(0.0..2.5);
-            // Events come in bursts if claims are to take runs.
+            // Events come in bursts, so that claims take runs.
             let is_burst = plan.is_quick && of_keys.random_bool(0.7);
             sleep(pause.mul_f64(if is_burst { 0.0 } else { share })).await;
         }
@@ -398,7 +398,7 @@ fn event(plan: &Plan, sort: Sort, nth: u32, rng: &mut StdRng) -> Event {
     event
 }
 
-/// Injects faults until the world stops it.
+/// Injects faults until it is dropped.
 async fn nemesis(world: Arc<World>) {
     let plan = &world.plan;
     let mut rng = rng(plan.seed, 2);
@@ -440,7 +440,7 @@ async fn nemesis(world: Arc<World>) {
     }
 }
 
-/// Returns other settings within the limits of the checkers.
+/// Returns changed settings that the limits of the checkers allow.
 fn tuned(plan: &Plan, rng: &mut StdRng) -> Vec<(String, String)> {
     let term = plan
         .settings

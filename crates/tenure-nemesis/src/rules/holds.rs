@@ -78,7 +78,7 @@ fn is_slept_through(view: &View<'_>, hold: &Hold) -> bool {
     })
 }
 
-/// Returns true if a lease ended neither as done nor with the answer of its receiver.
+/// Returns true if a lease ended neither as done nor as a retry that its receiver caused.
 pub(super) fn is_lost(view: &View<'_>, work: &Work, hold: &Hold) -> bool {
     let is_answered =
         hold.outcome == OutcomeKind::Retry && view.history.failed.contains(&(work.id, hold.fence));
@@ -124,7 +124,7 @@ pub(super) fn unnoticed(view: &View<'_>, work: &Work) -> Option<String> {
 pub(super) struct Recovery {
     pub(super) took: Duration,
     pub(super) allowed: Duration,
-    /// Without an outage in between, and the first lapse of the work.
+    /// The first lapse of the work, without an outage in between.
     pub(super) is_plain: bool,
 }
 
@@ -146,8 +146,8 @@ pub(super) fn recoveries(view: &View<'_>, work: &Work) -> Vec<Recovery> {
 }
 
 /// Time allowed for a recovery. From the second lapse on, a work waits by the policy and is then
-/// claimed alone, one per process at a time: each other poison work adds a second. An outage adds
-/// its length.
+/// claimed alone, one per process at a time: each poison work adds a second. An outage adds its
+/// length.
 fn recovery(view: &View<'_>, lapses: u32, from: Timestamp, to: Timestamp) -> Recovery {
     let bounds = &view.history.bounds;
     let delay = if lapses > 1 {

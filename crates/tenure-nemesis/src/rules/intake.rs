@@ -80,7 +80,7 @@ pub(super) fn wrong_attempt(view: &View<'_>) -> Vec<Broken> {
         let (Some(work), Some(attempt)) = (work, effect.attempt) else {
             return false;
         };
-        // A lease released unworked may or may not count.
+        // A released lease may or may not count as an attempt.
         let earlier = || work.holds.iter().filter(|h| h.fence < effect.fence);
         let least = 1 + earlier()
             .filter(|h| h.outcome != OutcomeKind::Release)

@@ -13,7 +13,7 @@ use crate::history::{Effect, Hold, Id, Work};
 
 /// Tolerance for timestamps. PostgreSQL stamps a statement at its start, a little before it reads:
 /// a claim of a work that a settle has just released may carry the earlier time. Leases last longer
-/// than this. Besides, the watch notices a key that has two leases in one snapshot, however short.
+/// than this. Besides, `torn_keys` has the keys with two leases in one snapshot, however short.
 const STAMP: Duration = Duration::from_millis(50);
 
 pub(super) fn held_twice(view: &View<'_>) -> Vec<Broken> {
@@ -58,7 +58,8 @@ pub(super) fn done_out_of_order(view: &View<'_>) -> Vec<Broken> {
     broken
 }
 
-/// The first effects that arrive after the effect of a later event of their key.
+/// Finds works whose first effect arrives after an effect of a later work of their key. A fenced
+/// receiver does not see effects with a fence below the newest.
 fn late_effects(view: &View<'_>, is_fenced: bool) -> Vec<Broken> {
     let mut broken = Vec::new();
     for works in view.keys.values() {

@@ -44,21 +44,21 @@ macro_rules! rules {
 }
 
 rules! {
-    "a confirmed write is there", "law 8, S4-058: no event is lost", Whole intake::lost;
-    "a write is there once", "S4-057: at least once, by one event", Whole intake::doubled;
-    "nothing is there unwritten", "S2-041: a killed producer leaves nothing", Whole intake::ghosts;
+    "a confirmed write is stored", "law 8, S4-058: no event is lost", Whole intake::lost;
+    "a write is stored once", "S4-057: at least once, by one event", Whole intake::doubled;
+    "only written work is stored", "S2-041: a killed producer leaves nothing", Whole intake::ghosts;
     "an effect has its work", "S4-035: claimed before processed", Whole intake::ghost_effects;
     "an effect has its hold", "S4-035: claimed before processed", Whole intake::no_such_hold;
     "a hold has one effect", "S2-061: no duplicate of one holder", Whole intake::twice_in_a_hold;
     "repeats have one id", "S4-057: receivers can drop repeats", Whole intake::other_event_id;
     "attempts are counted", "S2-043: counters keep their meaning", Whole intake::wrong_attempt;
     "all work ends", "S2-041, S5-001: nothing is stuck", Work intake::unsettled;
-    "death has a reason", "S4-041, S4-043: dead by the crash limit", Work intake::died;
+    "work dies only by the crash limit", "S4-041, S4-043: the crash limit", Work intake::died;
     "done work has its effect", "S4-054, S4-057: at least once", Work intake::done_without_effect;
     "the effect comes before done", "S4-054: published, then settled", Whole intake::too_soon;
     "work is done once", "law 4, S4-045, S5-008: the end is final", Work intake::not_done_once;
     "nothing begins after its end", "S3-009, S5-008: no second time", Work holds::after_end;
-    "an end stays as it is", "S5-008: final states are permanent", Whole intake::changed_ends;
+    "a final state never changes", "S5-008: final states are permanent", Whole intake::changed_ends;
     "fences rise", "law 2: a fence only rises", Work holds::fences;
     "one holder at a time", "law 1, S3-007: one lease at a time", Work holds::overlap;
     "no lease is cut short", "law 5, S1-028: a reaper waits for the end", Work holds::cut_short;

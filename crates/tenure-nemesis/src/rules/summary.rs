@@ -30,7 +30,7 @@ pub struct Summary {
     pub followers: usize,
     /// Longest recovery of a work that lapsed for the first time, without an outage.
     pub recovery: Duration,
-    /// Longest of all other recoveries, which wait by the policy.
+    /// Longest of all other recoveries: after repeated lapses, or during an outage.
     pub late_recovery: Duration,
 }
 

@@ -11,7 +11,7 @@ use super::names;
 
 /// Limit for reading a body; beyond it the connection is closed.
 pub(super) const READ_BYTES_MAX: usize = 64 * 1024;
-/// Limit of the stored names and values of headers.
+/// Limit of all stored header names and values together.
 const HEADER_BYTES_MAX: usize = 8 * 1024;
 /// Bytes read beyond the stored part, so that a secret across the cut is still recognised, even if
 /// each of its bytes is encoded as three.
@@ -30,7 +30,7 @@ const SECRET_HEADERS: &[&str] = &[
     "set-cookie2",
     "www-authenticate",
 ];
-/// Parts of header names whose values are not stored either.
+/// Parts of the names of further headers whose values are not stored.
 const SECRET_HEADER_PARTS: &[&str] = &[
     "api-key",
     "apikey",

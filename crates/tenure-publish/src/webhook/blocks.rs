@@ -19,7 +19,7 @@ const CLOSED_V4: [Ipv4Net; 15] = [
     v4(10, 0, 0, 8),      // private
     v4(100, 64, 0, 10),   // shared by customers of a provider
     v4(127, 0, 0, 8),     // this machine
-    v4(169, 254, 0, 16),  // this link; the metadata of clouds
+    v4(169, 254, 0, 16),  // link local; metadata services
     v4(172, 16, 0, 12),   // private
     v4(192, 0, 0, 24),    // protocols
     v4(192, 0, 2, 24),    // documentation

@@ -125,7 +125,7 @@ impl WebhookCaller {
         })
     }
 
-    /// Replaces the policy; it applies to open connections as well.
+    /// Replaces the policy; it applies to open connections, too.
     pub fn set_policy(&self, policy: AddressPolicy) {
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }

@@ -12,7 +12,7 @@ const KEY_BYTES: usize = 32;
 const NAME_BYTES_MAX: usize = 64;
 
 /// Named keys. The first key encrypts, and all keys decrypt: put a new key in front, and keep the
-/// old keys until all secrets are encrypted anew.
+/// old keys until all secrets are encrypted again.
 ///
 /// As text it has one key per line, `name:base64 of 32 bytes`; empty lines and lines that begin
 /// with `#` are ignored.
@@ -52,7 +52,7 @@ impl Keyring {
                 return Err(bad(found));
             };
             if keys.iter().any(|other| other.name == name) {
-                return Err(bad(format!("a list with the name {name:?} twice")));
+                return Err(bad(format!("ambiguous: the name {name:?} occurs twice")));
             }
             let name = name.to_owned();
             keys.push(NamedKey { name, key });
@@ -66,7 +66,7 @@ impl Keyring {
     /// Returns a line with a fresh key, for the file that [`Keyring::parse`] reads. It is a secret.
     ///
     /// # Errors
-    /// The name is not 1 to 64 of letters, digits, `-`, `_` and `.`.
+    /// The name does not consist of 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn generate_line(name: &str) -> Result<String, Invalid> {
         if !is_name(name) {
             let expected = "1 to 64 letters, digits, - _ or ., such as 2027-01";
@@ -151,6 +151,6 @@ fn is_name(name: &str) -> bool {
 }
 
 fn bad(found: String) -> Invalid {
-    let expected = "a line `name:base64 of 32 bytes` for each key; the first one seals";
+    let expected = "a line `name:base64 of 32 bytes` for each key; the first key encrypts";
     Invalid::new("keyring", found, expected)
 }

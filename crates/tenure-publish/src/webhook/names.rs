@@ -10,17 +10,17 @@ pub const SIGNATURE: &str = "webhook-signature";
 pub const ATTEMPT: &str = "webhook-attempt";
 /// Number of the claim.
 pub const FENCE: &str = "webhook-fence";
-/// Number that rises along the ordering key; absent without a key.
+/// Number that rises within the ordering key; absent without a key.
 pub const SEQUENCE: &str = "webhook-sequence";
 /// Topic of the event.
 pub const TOPIC: &str = "webhook-topic";
 /// Signatures over one line each of `tenure`, id, timestamp, fence, attempt, sequence and topic,
 /// and the body, one for each live key.
 pub const OWN_SIGNATURE: &str = "webhook-tenure-signature";
-/// In a reply: a request of the receiver, besides its status.
+/// In a reply: a request of the receiver, `abort-message` or `disable`.
 pub const DIRECTIVE: &str = "webhook-delivery";
 
-/// Every header of a call.
+/// The headers above that a call can have.
 pub const ALL: [&str; 8] = [
     ID,
     TIMESTAMP,

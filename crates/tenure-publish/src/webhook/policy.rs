@@ -1,9 +1,9 @@
 //! Address policy: decides which addresses may be called.
 //!
-//! Receivers choose the addresses of endpoints, and Tenure runs inside the operator's network:
-//! without this policy a receiver could make it call the database, the cloud's metadata service or
-//! another machine there. The caller resolves a name once, checks each of its addresses, and
-//! connects to a checked one; a name with one forbidden address is not called at all.
+//! Receivers choose the URLs of endpoints, and Tenure runs inside the operator's network: without
+//! this policy a receiver could make it call the database, the cloud's metadata service or another
+//! machine there. The caller resolves a name once, checks each of its addresses, and connects to a
+//! checked one; a name with one forbidden address is not called at all.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -45,7 +45,7 @@ pub struct AddressPolicy {
     pub allow_http: bool,
     /// Networks that may be called although they are not public. Default: none.
     pub allow: Vec<IpNet>,
-    /// Host names that may be called at any address, written as in the address of an endpoint.
+    /// Host names that may be called at any address, written as in the URL of an endpoint.
     /// Default: none.
     pub allow_hosts: Vec<String>,
     /// Ports that may be called. Default: 80, 443 and 8443.
@@ -72,17 +72,17 @@ impl Default for AddressPolicy {
 }
 
 impl AddressPolicy {
-    /// Parses the address of an endpoint. If it has a host name, the caller checks the addresses of
+    /// Parses the URL of an endpoint. If it has a host name, the caller checks the addresses of
     /// that name at each call.
     ///
     /// # Errors
-    /// The address is not valid, or may not be called.
+    /// The URL is not valid, or may not be called.
     pub fn check_url(&self, url: &str) -> Result<Target, CallError> {
         if url.len() > URL_BYTES_MAX {
             return Err(forbidden("the address is over 2048 bytes long"));
         }
-        // The parser repairs blanks, backslashes and a third slash, but the author of such an
-        // address may have meant another host.
+        // The parser repairs blanks, backslashes and a third slash, but the author of such a URL
+        // may have meant another host.
         let is_odd = |c: char| c == '\\' || c.is_control() || c.is_whitespace();
         let front = url.split_once("://").map(|(_, front)| front);
         if url.contains(is_odd) || front.is_none_or(|front| front.starts_with('/')) {
@@ -181,8 +181,8 @@ fn forbidden(text: &str) -> CallError {
     }
 }
 
-/// A parsed address of an endpoint that may be called, as far as the policy can decide without
-/// resolving its name.
+/// The parsed URL of an endpoint that may be called, as far as the policy can decide without
+/// resolving its host name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     host: Host<String>,

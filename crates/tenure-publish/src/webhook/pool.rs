@@ -71,7 +71,7 @@ impl Pool {
         if last.is_fresh(Instant::now()) {
             return Some(last.connection);
         }
-        // The other connections are older, or the next call checks them.
+        // If this one was only too old, another may be fresh; the next call takes that one.
         None
     }
 

@@ -12,7 +12,7 @@ use url::form_urlencoded;
 use super::signing::Signer;
 use super::{Keyring, Secrets, names};
 
-/// Capacity of the cache. It exceeds the number of endpoints that a process usually calls.
+/// Capacity of the cache, in endpoints; a process usually calls fewer.
 const ENDPOINTS_MAX: usize = 10_000;
 /// Number of headers of a call besides the endpoint's own.
 const CALL_HEADERS: usize = 11;
@@ -77,7 +77,7 @@ impl Prepared {
         let own = sequence.as_deref().unwrap_or_default();
 
         let front = format!("{id}.{seconds}.");
-        // Receivers strip blanks around a header's value, so they are not signed.
+        // Receivers strip the blanks around a header's value, so the blanks are not signed.
         let topic = request.event.topic().trim_matches(' ');
         if topic.is_empty() {
             return Err(unsendable("the topic is blank, and a header cannot be"));
@@ -130,7 +130,7 @@ fn spellings(word: &str) -> [Box<[u8]>; 4] {
     [word, &json, &slashes, &address].map(|text| Box::from(text.as_bytes()))
 }
 
-/// JSON, unless the payload was enqueued as bytes or the event has a content type.
+/// Returns the content type: JSON, unless the payload was enqueued as bytes or the event has one.
 fn content_type(request: &Request<'_>) -> Result<HeaderValue, CallError> {
     match request.event.headers().get(CONTENT_TYPE.as_str()) {
         Some(value) => HeaderValue::from_str(value)

@@ -28,7 +28,7 @@ const RESERVED: &[&str] = &[
     "upgrade",
     "user-agent",
 ];
-/// Prefix of the names that belong to the protocol.
+/// Prefix of the header names that belong to the protocol.
 const RESERVED_PREFIX: &str = "webhook-";
 
 /// Secrets of an endpoint that only its caller may know: signing keys, and headers sent with every
@@ -181,7 +181,7 @@ impl Secrets {
         }
         let plain = keyring.open(name, text, endpoint.as_str());
         let plain = plain.ok_or_else(|| bad("not sealed by this key for this endpoint"))?;
-        // Serde's error quotes the input.
+        // Serde's error could quote the input.
         let plain: PlainSecrets =
             serde_json::from_slice(&plain).map_err(|_cause| bad("in an unknown format"))?;
         let signing = plain
@@ -197,14 +197,14 @@ impl Secrets {
         })
     }
 
-    /// Name of the key that encrypted a text, to find text that must be encrypted anew.
+    /// Name of the key that encrypted a text, to find text that must be encrypted again.
     pub fn sealed_by(sealed: &str) -> Option<&str> {
         parts(sealed).map(|(name, _)| name)
     }
 }
 
 impl fmt::Debug for Secrets {
-    /// Shows how many keys there are, and the names of the headers.
+    /// Shows the schemes and ends of the keys, and the names of the headers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secrets")
             .field("signing", &self.signing)

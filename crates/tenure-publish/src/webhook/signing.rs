@@ -78,8 +78,8 @@ impl SigningKey {
     /// Parses a key.
     ///
     /// # Errors
-    /// The text is neither `whsec_` with 24 to 64 bytes in base64 nor `whsk_` with 32 bytes. The
-    /// error contains no part of the key.
+    /// The text is neither `whsec_` with 24 to 64 bytes in base64 nor `whsk_` with 32 bytes (64 if
+    /// the public half follows). The error contains no part of the key.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let text = text.trim();
         let read = if let Some(rest) = text.strip_prefix(SECRET_PREFIX) {

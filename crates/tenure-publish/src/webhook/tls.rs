@@ -15,7 +15,7 @@ use super::{Stream, Target};
 /// Limit of an error text.
 const TEXT_CHARACTERS_MAX: usize = 200;
 
-/// Trusts the authorities of the system and those in `more`, as PEM.
+/// Creates a connector that trusts the authorities of the system and those in `more`, as PEM.
 pub(super) fn connector(more: &str) -> Result<TlsConnector, Invalid> {
     let mut roots = RootCertStore::empty();
     // Unreadable system certificates are common and ignored. If there are no certificates at all,

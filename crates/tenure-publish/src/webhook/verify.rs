@@ -64,7 +64,7 @@ pub struct Verified {
     pub attempt: Option<u32>,
     /// Number of the claim: refuse a number below one that you have accepted for this message.
     pub fence: Option<Fence>,
-    /// Number that rises along the ordering key, if the message has a key.
+    /// Number that rises within the ordering key, if the message has a key.
     pub sequence: Option<i64>,
     /// Topic of the event.
     pub topic: Option<String>,
@@ -78,7 +78,7 @@ pub enum VerifyError {
     #[error("the header {0} is missing, duplicated or unreadable; expected it once")]
     Header(&'static str),
     /// The call was made too long ago, or too far in the future.
-    #[error("the timestamp is too far from now; compare both clocks, or the call is an old one")]
+    #[error("the timestamp is too far from now: the call is old, or the clocks differ")]
     Time,
     /// No signature matches a known key.
     #[error("no signature matches a known key; verify the exact bytes of the body as received")]

@@ -28,7 +28,7 @@ async fn run(command: &str, event: &Event) -> Result<(), PublishError> {
     Exec::new(command).publish(&publication(event)).await
 }
 
-/// Builds a command that runs in `folder`, with that as its home.
+/// Builds a command that runs in `folder`.
 fn within(folder: &TempDir, command: &str) -> String {
     format!("cd '{}' || exit 9\n{command}", folder.path().display())
 }
@@ -119,7 +119,7 @@ async fn a_command_gets_every_field_of_its_event() {
 }
 
 #[tokio::test]
-async fn bytes_come_as_bytes() {
+async fn a_payload_of_bytes_is_passed_as_bytes() {
     let folder = folder();
     let bytes: Vec<u8> = (0..=255).collect();
     let event = Event::from_bytes("raw", &bytes).unwrap();
@@ -128,7 +128,7 @@ async fn bytes_come_as_bytes() {
 }
 
 #[tokio::test]
-async fn a_large_payload_is_read_whole_or_not_at_all() {
+async fn a_large_payload_is_passed_whole_and_need_not_be_read() {
     let folder = folder();
     let event = Event::new("t", &"x".repeat(1024 * 1024 - 2)).unwrap();
     run(&within(&folder, "cat > input"), &event).await.unwrap();
@@ -138,7 +138,7 @@ async fn a_large_payload_is_read_whole_or_not_at_all() {
     for command in ["true", "head -c 1 > /dev/null", "exec <&-; sleep 0.01"] {
         run(command, &event).await.unwrap();
     }
-    // It prints more than a pipe holds before it reads.
+    // This command prints more than a pipe holds before it reads.
     let command = within(&folder, "yes | head -c 300000 >&2; cat > input; exit 0");
     run(&command, &event).await.unwrap();
     assert_eq!(read(&folder, "input"), event.payload().as_bytes());
@@ -175,7 +175,7 @@ async fn as_a_program_with_a_secret() {
 }
 
 #[tokio::test]
-async fn a_command_does_not_inherit_what_is_hidden_nor_what_its_event_lacks() {
+async fn a_command_inherits_no_hidden_variable_and_none_that_its_event_lacks() {
     let folder = folder();
     let path = folder.path().to_str().unwrap();
     let program = another_process("exec::as_a_program_with_a_secret", path)
@@ -193,7 +193,7 @@ async fn a_command_does_not_inherit_what_is_hidden_nor_what_its_event_lacks() {
 }
 
 #[tokio::test]
-async fn a_dropped_command_is_killed_with_all_that_it_started() {
+async fn a_dropped_command_is_killed_with_the_processes_it_started() {
     let folder = folder();
     let command = within(
         &folder,

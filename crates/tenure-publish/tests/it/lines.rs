@@ -66,7 +66,7 @@ async fn a_line_has_every_field_of_its_event() {
 }
 
 #[tokio::test]
-async fn a_large_payload_comes_out_as_it_went_in() {
+async fn a_large_payload_is_written_unchanged() {
     let folder = folder();
     let path = folder.path().join("events.jsonl");
     let lines = Lines::file(&path).unwrap();
@@ -78,7 +78,7 @@ async fn a_large_payload_comes_out_as_it_went_in() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_moved_away_is_made_again() {
+async fn a_file_that_was_moved_away_is_created_again() {
     let folder = folder();
     let path = folder.path().join("events.jsonl");
     let lines = Lines::file(&path).unwrap();
@@ -95,7 +95,7 @@ async fn a_file_that_was_moved_away_is_made_again() {
 }
 
 #[tokio::test]
-async fn an_incomplete_last_line_stays_alone() {
+async fn an_incomplete_last_line_is_ended_before_the_next_line() {
     let folder = folder();
     let path = folder.path().join("events.jsonl");
     fs::write(&path, "{\"id\":6,\"top").unwrap();
@@ -110,7 +110,7 @@ async fn an_incomplete_last_line_stays_alone() {
 }
 
 #[tokio::test]
-async fn an_unwritable_target_takes_no_event() {
+async fn an_unwritable_target_is_away() {
     let event = Event::new("t", &1).unwrap();
     let full = Lines::file("/dev/full").unwrap();
     assert_away(publish(&full, &event).await, "cannot append to /dev/full");
@@ -209,7 +209,7 @@ async fn as_a_writer_on_a_full_disk() {
     assert!(length(path) > whole, "a part of it was written");
     assert_away(publish(&lines, &event).await, "cannot append to");
 
-    // With space again, a whole line begins after the incomplete one.
+    // Once there is space again, the next line begins after the incomplete one.
     fs::rename(path, path.with_extension("full")).unwrap();
     let written = fs::read(path.with_extension("full")).unwrap();
     let torn = &written[usize::try_from(whole).unwrap()..];
@@ -301,7 +301,7 @@ async fn a_pipe_without_a_reader_is_away_before_the_lease_is_over() {
         let answer = lines.publish(&nearly_over).await;
         assert_away(answer, "was not written within 30ms");
     }
-    // Once read, it takes new lines and the pending one.
+    // Once the pipe has a reader, the pending line is written.
     let reader = tokio::task::spawn_blocking(move || {
         let mut text = String::new();
         BufReader::new(File::open(path).unwrap())

@@ -28,7 +28,7 @@ fn publication(event: &Event) -> Publication<'_> {
     }
 }
 
-/// Polls until `is_reached` returns true; panics after a time that is always enough.
+/// Polls until `is_reached` returns true; panics after ten seconds or more.
 async fn until<Fut: Future<Output = bool>>(what: &str, is_reached: impl Fn() -> Fut) {
     for _ in 0..2000 {
         if is_reached().await {
@@ -40,8 +40,8 @@ async fn until<Fut: Future<Output = bool>>(what: &str, is_reached: impl Fn() -> 
     panic!("never reached: {what}");
 }
 
-/// Runs this test program in another process, with only the test `name` and `argument`. A test that
-/// is only the other half of another one reads [`argument`], and does nothing without it.
+/// Runs this test program in another process, with only the test `name` and `argument`. Such a test
+/// is half of another one: it reads [`argument`] and does nothing without it.
 fn another_process(name: &str, argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, &format!("argument={argument}")]);

@@ -85,7 +85,7 @@ impl Server {
         self.request("GET", path).await
     }
 
-    /// Stops it and waits until it has stopped.
+    /// Stops the server and waits for its end.
     pub(crate) async fn stop(self) {
         self.end.send(()).unwrap();
         self.running.await.unwrap();
@@ -122,7 +122,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// Asserts that it is a problem of this kind.
+    /// Asserts that the response is a problem with this status and code.
     #[track_caller]
     pub(crate) fn is_problem(&self, status: u16, code: &str) {
         assert_eq!(self.status, status, "{self:?}");

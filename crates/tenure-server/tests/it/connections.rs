@@ -60,7 +60,8 @@ async fn a_stopped_server_closes_its_listener_and_idle_connections() {
 }
 
 /// Goal: a client that never reads does not keep its connection for ever. Method: it requests more
-/// than any buffer on the way holds, reads only after its time is over, and gets fewer responses.
+/// than the buffers on the way hold, reads only after the connection's time is over, and gets only
+/// a part of the responses.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_reads_loses_its_connection() {
     const REQUESTS: usize = 400;

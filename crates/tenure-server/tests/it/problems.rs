@@ -7,7 +7,7 @@ use tenure_server::Ports;
 use crate::client::{Server, memory, ports};
 
 #[tokio::test]
-async fn a_path_with_nothing_is_not_found() {
+async fn an_unknown_path_is_not_found() {
     let server = Server::start(ports(memory())).await;
     for path in [
         "/",
@@ -27,7 +27,7 @@ async fn a_path_with_nothing_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_wrong_method_gets_the_allowed_ones() {
+async fn a_wrong_method_is_answered_with_the_allowed_methods() {
     let server = Server::start(ports(memory())).await;
     for path in ["/health/live", "/health/ready", "/metrics", "/v1/stats"] {
         let answer = server.request("POST", path).await;

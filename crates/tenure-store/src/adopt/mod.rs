@@ -25,7 +25,7 @@ pub(crate) struct Kinds {
     pub(crate) written_at: String,
     pub(crate) counter: &'static str,
     pub(crate) fence: &'static str,
-    /// Text after the type, where the database keeps the definition as text.
+    /// Text after the type that marks the column as Tenure's (SQLite).
     pub(crate) mark: Option<&'static str>,
 }
 
@@ -50,7 +50,7 @@ impl Kinds {
     }
 }
 
-/// Names of a table and of its record.
+/// Returns the names for statements on a table and on its record.
 pub(crate) fn names(table: &LeaseTable, schema: Option<&Identifier>) -> Result<Names, StoreError> {
     let tables = match schema {
         Some(schema) => format!("{}.{TABLES}", schema.quoted()),
@@ -127,7 +127,7 @@ pub(crate) fn adopted_of(
     adopted_at: Timestamp,
 ) -> Result<AdoptedTable, StoreError> {
     let unreadable = || {
-        let problem = format!("what is noted of the table {name} cannot be read");
+        let problem = format!("the record of the adoption of {name} is not valid");
         StoreError::new(VERB, StoreErrorKind::Corrupt, problem)
             .with_hint("restore the row of tenure_tables, or delete it and adopt the table anew")
     };

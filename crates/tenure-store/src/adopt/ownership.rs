@@ -13,9 +13,9 @@ use crate::render::Names;
 
 /// The present state of a recorded table.
 pub(crate) struct TableOwnership {
-    /// Schema in which the name is found; `None` if the table does not exist.
+    /// Schema in which the search path finds the name; `None` if it finds no table.
     pub(crate) leads_to: Option<String>,
-    /// The table is in the recorded schema.
+    /// The recorded schema has a table of this name.
     pub(crate) is_kept: bool,
     /// Columns with Tenure's mark.
     pub(crate) marked: Vec<String>,
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_bears_the_mark_is_ours() {
+    fn only_marked_columns_belong_to_tenure() {
         let ownership = ownership(
             Some("public"),
             true,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_was_made_anew_has_nothing_of_ours() {
+    fn a_table_that_was_created_again_has_no_columns_of_tenure() {
         let adopted = as_seen(
             noted(None),
             ownership(Some("main"), false, &[], &["id", "fence"]),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_lead_nowhere_or_elsewhere() {
+    fn the_location_follows_from_the_tables_of_this_name() {
         for (leads_to, is_kept, expected) in [
             (Some("public"), true, TableLocation::Here),
             (None, false, TableLocation::Gone),

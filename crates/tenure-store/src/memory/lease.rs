@@ -119,7 +119,7 @@ impl MemoryState {
         Err(used_before("claim"))
     }
 
-    /// Returns the lanes of a claim, in order, each with the maximum number of items to take.
+    /// Returns the groups of lanes of a claim, in order, each with the maximum number of items.
     fn lines_of(
         &self,
         claim: &Claim,

@@ -323,7 +323,7 @@ impl StoredItem {
         }
     }
 
-    /// Returns the lane of the item: the isolated one after repeated lapses.
+    /// Returns the lane of the item; after repeated lapses, that of items that are claimed alone.
     fn lane(&self, rules: &Rules) -> Lane {
         if (rules.is_lonely)(self.counters.crashes) {
             alone_lane(self.queue)

@@ -1,4 +1,4 @@
-//! Recorded replay operations.
+//! Bulk replays.
 
 use std::ops::Bound::{Excluded, Included};
 use std::time::Duration;

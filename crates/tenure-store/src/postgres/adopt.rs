@@ -123,21 +123,23 @@ impl Script {
     /// The whole script, for an administrator.
     fn whole(&self) -> String {
         let mut text = format!(
-            "-- 1. Needs the table for a moment; when it waits too long, run it again.\n\
+            "-- 1. Locks the table briefly; run it again after a lock timeout.\n\
              begin;\n{WAIT};\n{}commit;\n",
             self.begin
         );
         if let Some(fill) = &self.fill {
             let all = fill.replace("$1", "0").replace("$2", "4294967295");
             text.push_str(
-                "\n-- 2. Numbers the rows that are there, all at once; `tenure adopt` goes page by \
-                 page.\n--    Rows that others have in hand are left: again, until `seen` is 0.\n",
+                "\n-- 2. Numbers the existing rows at once; `tenure adopt` goes page by page.\n\
+                 --    Locked rows are skipped: repeat until `seen` is 0.\n",
             );
             text.extend([all.trim_end(), ";\n"]);
         }
-        text.push_str("\n-- 3. Each by itself, outside of a transaction; writers go on.\n");
+        text.push_str("\n-- 3. Run each by itself, outside a transaction; writers continue.\n");
         text.extend(self.indexes.iter().map(String::as_str));
-        text.push_str("\n-- 4. It is done, unless rows are without a number: then 2 again.\n");
+        text.push_str(
+            "\n-- 4. Completes the adoption; if rows still lack a number, repeat step 2.\n",
+        );
         text.push_str(&self.finish);
         text
     }
@@ -230,8 +232,8 @@ impl Tables for PostgresStore {
                 tell(text.lines().next().unwrap_or_default());
                 let made = Statement::new(text, None).raw(&mut conn).await;
                 made.map_err(|error| {
-                    let hint = "run the same command again: it drops what is half made, and goes \
-                                on; a statement_timeout of the role must leave time for it";
+                    let hint = "run the same command again: it drops an incomplete index and \
+                                continues; a statement_timeout of the role must leave time for it";
                     store_error(VERB, error).with_hint(hint)
                 })?;
             }
@@ -398,7 +400,7 @@ async fn once(conn: &mut PgConnection, script: &Statement) -> Result<(), sqlx::E
 /// Error for a table that stayed in use during all attempts.
 fn in_use(error: &sqlx::Error) -> Option<StoreError> {
     is_in_use(error).then(|| {
-        let message = "the table is in use: a transaction has had it for long";
+        let message = "the table is in use: a transaction has locked it for a long time";
         StoreError::new(VERB, StoreErrorKind::Unavailable, message).with_hint(
             "look for it in pg_stat_activity (state 'idle in transaction'), end it, and run the \
              same command again",
@@ -417,22 +419,22 @@ async fn fill_all(
         if round > 0 {
             tokio::time::sleep(PAUSE).await;
         }
-        let (mut from, mut pages, mut ownership) = (0, 1, 0);
+        let (mut from, mut pages, mut unnumbered) = (0, 1, 0);
         while from < pages {
             let query = fill.query().bind(from).bind(from + PAGES);
             let row = query.fetch_one(&mut *conn).await.map_err(failed)?;
-            ownership += get::<i64>(&row, 0).map_err(failed)?;
+            unnumbered += get::<i64>(&row, 0).map_err(failed)?;
             pages = get::<i64>(&row, 1).map_err(failed)?;
             from += PAGES;
             if from % (PAGES * 100) == 0 {
                 tell(&format!("numbered the rows of {from} of {pages} pages"));
             }
         }
-        if ownership == 0 {
+        if unnumbered == 0 {
             return Ok(());
         }
     }
-    let message = "some rows have no number yet: others have had them in hand all the time";
+    let message = "some rows have no number yet: other transactions kept them locked";
     Err(StoreError::new(VERB, StoreErrorKind::Unavailable, message)
         .with_hint("run the same command again when the table is less busy: it goes on"))
 }

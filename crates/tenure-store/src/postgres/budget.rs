@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_in_one_line() {
+    fn the_finding_shows_connections_and_remaining_processes() {
         assert_eq!(
             budget(97, 12, 10).finding().text,
             "97 connections, 12 in use: room for 8 more processes of 10"

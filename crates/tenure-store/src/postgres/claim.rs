@@ -158,7 +158,7 @@ fn endpoint_lanes(claim: &Claim) -> Vec<(Lane, u32)> {
     lanes.map(|(lane, most)| (lane_of(*lane), *most)).collect()
 }
 
-/// Binds a claim without lanes to the fused statement: it claims nothing.
+/// Binds an empty claim to a statement that settles and claims: without lanes it claims nothing.
 pub(crate) fn bind_no_claim(query: Sql<'_>) -> Sql<'_> {
     let start = Start::front(Vec::new(), 0);
     query

@@ -1,9 +1,9 @@
 //! Claim cursors: the position in each lane at which the next claim starts.
 //!
 //! An old snapshot (a backup, a long transaction) keeps the index entries of claimed rows alive,
-//! and a claim that starts at the front of its lane scans all of them. The cursor starts behind
-//! them. Rows that appear below it meanwhile (a late commit, a retry) are found when the store
-//! drops the cursor: after every short claim, and at least every second.
+//! and a claim that starts at the front of its lane scans all of them. A claim with a cursor starts
+//! behind them. Rows that appear below the cursor meanwhile (a late commit, a retry) are found when
+//! the store drops the cursor: after every short claim, and at least every second.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_starts_behind_what_was_taken_until_one_comes_back_short() {
+    fn a_claim_starts_behind_taken_rows_until_the_cursor_is_dropped() {
         let cursors = Cursors::default();
         let first = cursors.start(vec![7], 9);
         assert!(!first.is_ahead);

@@ -1,4 +1,4 @@
-//! Maps PostgreSQL errors to store errors. The only module that matches them.
+//! Maps PostgreSQL errors to store errors. No other module matches on them.
 
 use sqlx::error::DatabaseError;
 use tenure_core::LeaseTable;
@@ -60,7 +60,7 @@ pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError 
         _ => StoreError::new(
             verb,
             StoreErrorKind::Corrupt,
-            "the database's answer makes no sense",
+            "the database's answer was not understood",
         )
         .with_cause(error),
     }

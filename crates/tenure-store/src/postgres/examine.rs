@@ -20,7 +20,7 @@ use crate::memory::SystemClock;
 const SERVER_VERSION_MIN: i32 = 130_000;
 /// Maximum age of a transaction: an older one holds back the vacuum of busy tables.
 const TRANSACTION_AGE_MAX: Duration = Duration::from_mins(5);
-/// Maximum clock difference without a warning. A larger one confuses people, but affects no lease.
+/// Maximum clock difference without a warning. A larger one misleads readers, but affects no lease.
 const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(1);
 
 impl Examine for PostgresStore {
@@ -138,7 +138,7 @@ impl ServerFacts {
         if self.fsync == "on" {
             return Finding::good("fsync", "on");
         }
-        let found = format!("{}: what was accepted can be lost or damaged", self.fsync);
+        let found = format!("{}: accepted writes can be lost or damaged", self.fsync);
         let hint = "set fsync = on, unless this server is for tests alone";
         Finding::bad("fsync", found, hint)
     }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_found_and_said_under_its_own_name() {
+    fn each_fault_is_a_finding_of_its_own() {
         let off = || "off".to_owned();
         let verdict = |subject, change: fn(&mut ServerFacts)| finding(subject, change).0;
         assert_eq!(
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_of_the_planner_that_did_not_arrive_is_named() {
+    fn a_wrong_planner_setting_is_named() {
         let (verdict, text) = finding("planner", |server| {
             server.planner[1] = "on".into();
         });
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_differ_by_what_the_way_there_and_back_does_not_explain() {
+    fn clocks_differ_if_the_round_trip_does_not_explain_the_difference() {
         let clock = |millis| finding("clock", |server| server.clock = at(millis));
         for (millis, verdict, text) in [
             (10_000, Good, "the database's agrees with this machine's"),

@@ -29,7 +29,7 @@ use super::settle::{SettleEffect, whole_and_done};
 
 /// Maximum deliveries per statement.
 const DELIVERIES: usize = 10_000;
-/// Retries after a change of the rules during a settle.
+/// Maximum attempts to write the deliveries of a settle while the rules change.
 const TRIES: u32 = 100;
 
 /// Cached endpoints and their subscriptions.
@@ -199,7 +199,7 @@ impl PostgresStore {
             pending = self.remember(&rows)?.pending(&settle.fan_out);
         }
         let problem = "the endpoints were changed at the same time, again and again";
-        Err(StoreError::new("settle", StoreErrorKind::Conflict, problem).with_hint("ask again"))
+        Err(StoreError::new("settle", StoreErrorKind::Conflict, problem).with_hint("try again"))
     }
 
     /// Writes the deliveries; `false`: the rules have changed.

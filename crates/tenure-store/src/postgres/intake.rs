@@ -46,8 +46,8 @@ impl PostgresStore {
     /// Writes the events in the caller's transaction: they exist if and only if it commits.
     ///
     /// # Errors
-    /// An event names an unknown queue; the database refuses. After a database error the caller's
-    /// transaction can only be rolled back, as after any failed statement.
+    /// An event names an unknown queue, or the database returns an error. After a database error
+    /// the caller's transaction can only be rolled back, as after any failed statement.
     ///
     /// ```no_run
     /// # async fn example(store: tenure_store::postgres::PostgresStore, pool: sqlx::PgPool)
@@ -72,7 +72,7 @@ impl PostgresStore {
     /// Returns the events that the caller's open transaction has written so far, oldest first.
     ///
     /// # Errors
-    /// The database refuses.
+    /// The database returns an error.
     pub async fn written_on(&self, conn: &mut PgConnection) -> Result<Vec<Event>, StoreError> {
         let rows = self.statements().written_here.query().fetch_all(conn).await;
         let rows = rows.map_err(|error| store_error("enqueued", error))?;

@@ -65,14 +65,14 @@ impl Keys for PostgresStore {
                 tokio::time::sleep(BURY_PAUSE).await;
             }
             let problem = "the head of the key was changed at the same time";
-            Err(StoreError::new("skip", StoreErrorKind::Conflict, problem).with_hint("ask again"))
+            Err(StoreError::new("skip", StoreErrorKind::Conflict, problem).with_hint("try again"))
         })
     }
 }
 
 impl PostgresStore {
-    /// Locks the key, then pauses it, in two statements: the second must see a head that was made
-    /// before the lock was acquired.
+    /// Locks the key, then pauses it, in two statements: the second must see a head that was
+    /// created before the lock was acquired.
     async fn begin_pause(&self, conn: &mut PgConnection, key: &str) -> Result<(), sqlx::Error> {
         let mut tx = conn.begin_with(BEGIN).await?;
         let statements = self.statements();

@@ -49,7 +49,7 @@ pub(crate) async fn migrate(
     run(conn, schema, &MIGRATIONS)
         .await
         .map_err(|error| store_error("migrate", error))?
-        .ok_or_else(too_new)
+        .ok_or_else(|| too_new("migrate"))
 }
 
 /// Applies the missing migrations; `None`: the database has a newer version.
@@ -134,13 +134,13 @@ pub(crate) async fn check(
         if is_missing(&error) {
             let message = "Tenure's tables are not in this database";
             return StoreError::new("open", StoreErrorKind::Invalid, message)
-                .with_hint("make them: run `tenure migrate`, or call `tenure::migrate`");
+                .with_hint("create them: run `tenure migrate`, or call `tenure::migrate`");
         }
         store_error("open", error)
     })?;
     match found.cmp(&VERSION) {
         std::cmp::Ordering::Equal => Ok(()),
-        std::cmp::Ordering::Greater => Err(too_new()),
+        std::cmp::Ordering::Greater => Err(too_new("open")),
         std::cmp::Ordering::Less => {
             let message =
                 format!("the tables are of version {found}, this program needs {VERSION}");
@@ -159,16 +159,15 @@ pub(super) fn finding(found: i32) -> Finding {
             Finding::bad("schema", text, "run `tenure migrate`")
         }
         std::cmp::Ordering::Greater => {
-            let text = format!("{text}, newer than {VERSION}, which this program knows");
+            let text = format!("{text}, newer than schema version {VERSION} of this program");
             Finding::bad("schema", text, "use a newer `tenure`")
         }
     }
 }
 
-fn too_new() -> StoreError {
-    let message =
-        format!("the tables are of a newer version than {VERSION}, which this program knows");
-    StoreError::new("open", StoreErrorKind::Invalid, message).with_hint("use a newer `tenure`")
+fn too_new(verb: &'static str) -> StoreError {
+    let message = format!("the tables are newer than schema version {VERSION} of this program");
+    StoreError::new(verb, StoreErrorKind::Invalid, message).with_hint("use a newer `tenure`")
 }
 
 fn unsigned(version: i32) -> u32 {
@@ -179,7 +178,8 @@ fn unsigned(version: i32) -> u32 {
 pub fn migration_sql() -> String {
     let mut text = format!(
         "-- Tenure's tables, version {VERSION}. Apply in one transaction.\n\
-         -- Best as a role of Tenure's own, whose statements are then planned once and by index:\n\
+         -- Use a separate role for Tenure, so that its statements are planned once and use\n\
+         -- indexes:\n\
          --   create role tenure login;\n\
          --   alter role tenure set plan_cache_mode = force_generic_plan;\n\
          --   alter role tenure set enable_seqscan = off;\n\
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_later_version_is_applied_to_what_is_there_and_only_once() {
+    async fn a_later_version_is_applied_once_and_keeps_the_events() {
         let database = postgres().await;
         let mut conn = PgConnection::connect(&database.url).await.unwrap();
         assert_eq!(usize::try_from(VERSION).unwrap(), MIGRATIONS.len());
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_version_that_fails_leaves_nothing_behind() {
+    async fn a_failed_migration_leaves_nothing_behind() {
         let database = postgres().await;
         let mut conn = PgConnection::connect(&database.url).await.unwrap();
         assert_eq!(migrated(&mut conn, &[FIRST]).await, Some((0, 1)));

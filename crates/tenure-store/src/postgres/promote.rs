@@ -16,7 +16,7 @@ use super::row::{get, moment};
 /// Maximum arrivals read per statement.
 const ARRIVALS_MAX: i64 = 2_000;
 
-/// State of promotion, and the run length of the last claim.
+/// State of promotion, and the numbers of rows and items of the last claim.
 #[derive(Debug, Default)]
 pub(crate) struct Promotion {
     /// Set if the last statement that checked saw arrivals.
@@ -43,7 +43,7 @@ struct Promoted {
     arrivals: i64,
     /// Heads created.
     heads: i64,
-    /// Keys without a row.
+    /// Keys without a row in `tenure_keys`.
     unknown_keys: i64,
 }
 
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_looks_at_as_many_rows_as_the_last_one_needed() {
+    fn a_claim_scans_as_many_rows_as_the_last_claim_needed() {
         let promotion = Promotion::default();
         assert_eq!(promotion.rows_for(1000), 1000);
         promotion.took(100, 1000);

@@ -1,5 +1,5 @@
-//! Prune on the queue layout: two statements in one transaction. The first selects and locks rows;
-//! the second, with a newer snapshot, checks them again and deletes.
+//! Prune on the queue layout, in one transaction. The first statement selects and locks rows; the
+//! second, with a newer snapshot, checks them again and deletes. Keys, workers and jobs follow.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Claim, renew, settle and reap on the queue layout; each is one statement.
+//! `LeaseStore` on the queue layout: claim, renew, settle and reap.
 
 use std::collections::HashMap;
 use std::time::Duration;

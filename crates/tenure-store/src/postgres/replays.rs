@@ -1,4 +1,4 @@
-//! Recorded replay operations: each step is one transaction that locks the operation.
+//! Bulk replays: each step is one transaction that locks the replay.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ const EPOCH_MICROS: i64 = 946_684_800_000_000;
 pub(crate) struct Moment(pub(crate) Timestamp);
 
 impl Moment {
-    /// `-infinity`: a plain insert may carry any timestamp.
+    /// `-infinity`, before any timestamp that a producer may insert.
     pub(crate) const START: Self = Self(Timestamp::from_micros(i64::MIN));
 }
 
@@ -54,7 +54,7 @@ impl Decode<'_, Postgres> for Moment {
                 Ok(Self(Timestamp::from_micros(micros)))
             }
             PgValueFormat::Text => {
-                Err("a moment came as text; all our statements are prepared".into())
+                Err("a timestamp came as text; expected the binary format".into())
             }
         }
     }
@@ -90,5 +90,5 @@ pub(crate) fn get_total(row: &PgRow, index: usize) -> Result<u64, sqlx::Error> {
 
 /// Error for a stored value that Tenure does not know.
 pub(crate) fn unreadable(word: &str) -> sqlx::Error {
-    sqlx::Error::Decode(format!("{word:?} is no word of Tenure").into())
+    sqlx::Error::Decode(format!("{word:?} is not a value that Tenure writes").into())
 }

@@ -113,7 +113,7 @@ impl PostgresStore {
         Ok((settlement, self.finish_claim(claim, start, held).await?))
     }
 
-    /// Builds the answer of a settle; queries the positions of refused items.
+    /// Builds the answer of a settle; queries the states of refused items.
     pub(crate) async fn settlement(
         &self,
         settle: &Settle,
@@ -140,7 +140,7 @@ impl PostgresStore {
         })
     }
 
-    /// Returns the current position of these items and their last outcome under `token`; an empty
+    /// Returns the current states of these items and their last outcomes under `token`; an empty
     /// token matches no holder.
     pub(crate) async fn look(
         &self,
@@ -159,7 +159,7 @@ impl PostgresStore {
     }
 }
 
-/// Column indexes in the fused statements: the arrivals flag, and the first column of the claim.
+/// Columns of the statements that settle and claim: the arrivals flag, and the first of the claim.
 const WHOLE: (usize, usize) = (2, 5);
 const EACH: (usize, usize) = (6, 7);
 
@@ -214,7 +214,7 @@ impl SettleEffect {
     }
 }
 
-/// Reads the position of an item; `None`: it does not exist.
+/// Reads the state of an item; `None`: it does not exist.
 fn read_look(row: &PgRow) -> Result<Option<(ItemId, ItemPosition)>, sqlx::Error> {
     let state = if !get::<bool>(row, 1)? {
         return Ok(None);
@@ -235,7 +235,8 @@ fn read_look(row: &PgRow) -> Result<Option<(ItemId, ItemPosition)>, sqlx::Error>
     Ok(Some((ItemId::new(get(row, 0)?), look)))
 }
 
-/// Returns the ids, ascending, if all items are done: then the fast form is possible.
+/// Returns the ids, ascending, if the fast form is possible: all are done, and lateness is
+/// accepted.
 pub(crate) fn whole_and_done(settle: &Settle) -> Option<Vec<i64>> {
     let is_done = |(_, outcome): &(ItemId, Outcome)| *outcome == Outcome::Done;
     if settle.items.is_empty()

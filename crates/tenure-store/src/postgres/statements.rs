@@ -32,8 +32,8 @@ impl Statement {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns a query to bind parameters to. The only place that marks a text as safe for the
-    /// driver: it contains only bundled files and checked, quoted names.
+    /// Returns a query to bind parameters to. Its text is safe for the driver: it contains only
+    /// bundled files and checked, quoted names.
     pub(crate) fn query<'q>(&self) -> Query<'q, Postgres, PgArguments> {
         sqlx::query(AssertSqlSafe(Arc::clone(&self.0)))
     }
@@ -47,7 +47,7 @@ impl Statement {
     }
 }
 
-/// Qualifies every name of Tenure's with the schema; without a schema the text stays unchanged.
+/// Qualifies every name that begins with `tenure_`; without a schema the text stays unchanged.
 fn qualified(text: &str, schema: Option<&Identifier>) -> String {
     const OURS: &str = "tenure_";
     let Some(schema) = schema else {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_written_before_our_names_and_nothing_else() {
+    fn only_names_of_tenure_get_the_schema() {
         let schema = Identifier::new("work").unwrap();
         let text = "select nextval('tenure_fence') from tenure_ready, my_tenure_x where a.tenure_b";
         assert_eq!(
@@ -226,10 +226,10 @@ mod tests {
         assert_eq!(qualified(text, None), text);
     }
 
-    /// The fused statements repeat the texts of settle and claim, since a statement is one file;
-    /// the copies must stay identical.
+    /// The statements that settle and claim repeat the texts of settle and claim, since a statement
+    /// is one file; the copies must stay identical.
     #[test]
-    fn the_fused_statements_are_made_of_settle_and_claim() {
+    fn settle_and_claim_repeats_settle_and_claim() {
         let all = QueueStatements::new(None, &crate::render::as_written);
         let body = |statement: &Statement| {
             let lines = statement.0.lines().filter(|line| !line.starts_with("--"));
@@ -250,16 +250,16 @@ mod tests {
         let fused = body(&all.settle_and_claim);
         assert!(
             fused.contains(&settle),
-            "settle_and_claim.sql is not settle.sql any more"
+            "settle_and_claim.sql differs from settle.sql"
         );
         assert!(
             fused.contains(&claim),
-            "settle_and_claim.sql is not claim.sql any more"
+            "settle_and_claim.sql differs from claim.sql"
         );
         let fast = body(&all.settle_done_and_claim);
         assert!(
             fast.contains(&claim),
-            "settle_done_and_claim.sql is not claim.sql any more"
+            "settle_done_and_claim.sql differs from claim.sql"
         );
     }
 }

@@ -47,7 +47,7 @@ impl PostgresStore {
     }
 
     /// Tests whether a check constraint allows every status word. One that also uses other columns,
-    /// or that cannot be evaluated without a row, is reported for a person to review.
+    /// or that cannot be evaluated without a row, is reported for the operator to review.
     async fn judge(
         &self,
         table: &LeaseTable,

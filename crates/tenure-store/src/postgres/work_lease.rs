@@ -134,7 +134,7 @@ impl WorkLeases for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Reads, decides and writes; retries until no other change intervened.
+    /// Reads, decides and writes; retries if another change intervened.
     async fn decide<T>(
         &self,
         verb: &'static str,
@@ -234,8 +234,8 @@ impl PostgresStore {
         done.map(drop).map_err(|error| store_error(verb, error))
     }
 
-    /// Advances the watermark and the forget bound of failed offsets, then deletes the ranges below
-    /// them.
+    /// Advances the watermark and the bound below which failed offsets are forgotten, then deletes
+    /// the ranges below them.
     async fn advance(
         &self,
         verb: &'static str,

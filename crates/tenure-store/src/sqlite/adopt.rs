@@ -44,7 +44,7 @@ const ADOPTED: Text = text!("adopted");
 const HELD: Text = text!("held");
 const NOTED: Text = text!("noted");
 
-/// A step: a description for people, and its statements, which run in one transaction.
+/// A step: a description for the operator, and its statements, which run in one transaction.
 struct Step {
     told: String,
     text: String,
@@ -82,11 +82,11 @@ fn steps(plan: &Plan, now: Timestamp) -> Result<Vec<Step>, StoreError> {
         let filled = names()?.render("number", &assignments.join(", "))?;
         let named = names()?.with("assignments", filled.trim().to_owned());
         let text = statement(&render(&named, NUMBER)?, "number");
-        steps.push(step("the trigger that fills what has no default", text));
+        steps.push(step("the trigger for columns without a default", text));
     }
     if plan.adds_key() {
         steps.push(Step {
-            told: "numbers for the rows that are there".to_owned(),
+            told: "numbers for existing rows".to_owned(),
             text: render(&names()?, FILL)?,
             is_repeated: true,
         });
@@ -166,7 +166,7 @@ fn statement(text: &str, name: &str) -> String {
     found.unwrap_or_default().to_owned()
 }
 
-/// Reads the tables whose adoption is complete or has begun.
+/// Reads all recorded adoptions, complete or not.
 fn adopted(conn: &Connection) -> Result<Vec<AdoptedTable>, StoreError> {
     type Columns = ((String, String, String), bool, i64, TableOwnership);
     let read = || -> rusqlite::Result<Vec<Columns>> {

@@ -46,7 +46,7 @@ pub(super) fn bury(
     Ok(Guarded::Accepted(()))
 }
 
-/// Removes a pending item from its place. An item in ready that has a key is the head of that key.
+/// Removes a pending item from ready or the backlog. A keyed item in ready is the head of its key.
 fn take(connection: &Connection, id: i64) -> rusqlite::Result<Turns> {
     let ask = named_params! {":id": id};
     if !leave_ready(connection, id)? {
@@ -95,7 +95,7 @@ fn lease_without(connection: &Connection, id: i64) -> rusqlite::Result<(Leased, 
     Ok((lease, left))
 }
 
-/// Removes the head of the key if its run has no other item; otherwise the run continues.
+/// Returns the key of the item if its run has no other item: the key then needs a next head.
 fn without(lease: &Leased, id: i64) -> rusqlite::Result<Turns> {
     let mut runs = lease.runs()?.into_iter();
     Ok(match runs.find(|(_, run)| run.contains(&id)) {

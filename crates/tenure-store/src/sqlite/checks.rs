@@ -50,7 +50,7 @@ pub(super) fn checks(made: &str) -> Vec<Check> {
     found
 }
 
-/// Returns true if the text names a collation: equality of two words is then not known here.
+/// Returns true if the text names a collation: Tenure then cannot tell whether two words are equal.
 pub(super) fn names_collation(made: &str) -> bool {
     let parts = parts(made);
     let mut words = parts.iter().filter(|part| part.kind == Kind::Bare);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_check_is_found_with_its_name_and_what_it_asks() {
+    fn every_check_is_found_with_its_name_and_expression() {
         let made = "create table \"check (1)\" (
             id integer primary key, -- check (2)
             note text default 'check (3)' /* check (4) */ check(note <> ')'),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_mentions_columns_and_no_texts() {
+    fn a_check_mentions_columns_but_not_string_literals() {
         let [check] = checks("create table t (a text, check (a <> 'b' or [C d] = 1e5))")
             .try_into()
             .unwrap();

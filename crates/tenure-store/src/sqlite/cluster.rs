@@ -54,7 +54,7 @@ impl Cluster for SqliteStore {
         let clock = Arc::clone(&self.clock);
         Box::pin(self.writer.read("workers", move |connection| {
             let records = workers(connection, limit).map_err(failed("workers"))?;
-            // Read the clock last, so that no worker was seen after this moment.
+            // Read the clock last, so that no report is later than this moment.
             Ok((moment_of(clock.as_ref(), None), records))
         }))
     }

@@ -11,13 +11,13 @@ use crate::config::{StoreConfig, Synchronous};
 
 /// Prepared statements cached per connection: all of the queue layout and those of a few tables.
 const STATEMENTS_KEPT: usize = 128;
-/// Maximum attempts to switch to a write-ahead log while others open the same new file.
+/// Maximum attempts to switch to a write-ahead log while other connections open the same new file.
 const JOURNAL_TRIES: u32 = 100;
 /// Pages in the log before a checkpoint (16 MiB). A claim and a settle both write an item's page:
-/// with SQLite's default of 1,000 the two are often copied separately, which makes draining a table
-/// a tenth slower.
+/// with SQLite's default of 1,000 a checkpoint often copies the page between the two and again
+/// after them, which makes draining a table a tenth slower.
 const LOG_PAGES: u32 = 4000;
-/// Maximum busy timeout: SQLite accepts none beyond 24 days.
+/// Maximum busy timeout; SQLite does not accept more than 24 days.
 const BUSY_MAX: Duration = Duration::from_hours(24);
 const VERB: &str = "open";
 

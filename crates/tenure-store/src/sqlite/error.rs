@@ -56,7 +56,7 @@ fn meaning(error: &rusqlite::Error) -> ErrorParts {
     match sqlite_code(error) {
         Some((code, message)) => meaning_of_code(code, message),
         // Any other error is a value of a type that Tenure's schema does not allow.
-        None => (Corrupt, "what is stored cannot be read".to_owned(), None),
+        None => (Corrupt, "a stored value cannot be read".to_owned(), None),
     }
 }
 

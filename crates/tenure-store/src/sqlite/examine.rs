@@ -27,7 +27,7 @@ impl Examine for SqliteStore {
     }
 }
 
-/// Findings that a reader can make.
+/// Findings from a read-only connection.
 fn file(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut look = connection.prepare_cached(sql::EXAMINE_FILE)?;
@@ -55,8 +55,8 @@ fn file(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Returns the first fault of the file, or `ok`. A reader checks pages and not check constraints,
-/// which it does not know; but it does not block the writer.
+/// Returns the first fault of the file, or `ok`. A read-only connection checks pages, but not check
+/// constraints, which SQLite does not load for it; it does not block the writer.
 fn first_fault(connection: &Connection) -> rusqlite::Result<String> {
     let answer = connection.query_row(sql::EXAMINE_INTEGRITY, [], |row| row.get(0));
     // Damage may abort the check itself.
@@ -73,7 +73,7 @@ fn journal(mode: &str) -> Finding {
         return Finding::good("journal", "write-ahead log");
     }
     let found = format!("{mode}: readers and the writer wait for each other");
-    let hint = "someone changed it: open the file as a store once more";
+    let hint = "another program changed it: open the file with Tenure again";
     Finding::warning("journal", found, hint)
 }
 
@@ -82,7 +82,8 @@ fn room(bytes: u64, pages: u64, free: u64) -> Finding {
     if bytes <= CHECKED_BYTES_MAX || free <= pages / 2 {
         return Finding::good("file", found);
     }
-    let hint = "it is reused; to give it back, run `vacuum` while nothing else has the file open";
+    let hint = "free pages are reused; to shrink the file, run `vacuum` while nothing else has the \
+                file open";
     Finding::warning("file", found, hint)
 }
 
@@ -101,7 +102,7 @@ fn integrity(first_fault: Option<&str>) -> Finding {
         Some(fault) => Finding::bad(
             "integrity",
             fault,
-            "stop all that use the file, then restore it from a backup",
+            "stop all programs that use the file, then restore it from a backup",
         ),
     }
 }
@@ -130,12 +131,12 @@ fn synchronous(level: i64) -> Finding {
             "synchronous",
             if level == 1 { "normal" } else { "off" }.to_owned()
                 + ": a power failure loses what was accepted last",
-            "set it to full, unless that is as you want it",
+            "set it to full, unless this is intended",
         ),
     }
 }
 
-/// Formats a size for people.
+/// Formats a size in bytes, kB or MB.
 fn size(bytes: u64) -> String {
     match bytes {
         0..=9_999 => format!("{bytes} bytes"),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_cannot_be_had_is_not_an_error_but_found() {
+    fn a_failed_write_is_a_finding_and_not_an_error() {
         let error = |kind| StoreError::new(VERB, kind, "the file is busy").with_hint("wait");
         let busy = writing(Err(error(StoreErrorKind::Unavailable)));
         assert_eq!(busy.len(), 1);

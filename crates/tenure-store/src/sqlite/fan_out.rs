@@ -70,7 +70,7 @@ impl<'a> FanOut<'a> {
         place(connection, (before, last), true, now)
     }
 
-    /// Event, endpoint number and endpoint name, grouped by event.
+    /// Returns event, endpoint number and endpoint name of each delivery, grouped by event.
     fn pending_deliveries<'b>(
         &self,
         subscriptions: &'b [Subscription],

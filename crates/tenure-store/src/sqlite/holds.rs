@@ -107,7 +107,7 @@ impl Leased {
     }
 }
 
-/// Changes to items whose lease ends. A done item needs none: it is stored in no place.
+/// Changes to items whose lease ends. A done item needs none.
 #[derive(Default)]
 pub(super) struct Ends {
     setbacks: Vec<Setback>,

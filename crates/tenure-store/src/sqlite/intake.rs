@@ -138,7 +138,7 @@ fn lane_of(event: &Event, queues: &HashMap<String, i32>) -> Result<Lane, StoreEr
     }
 }
 
-/// Writes events and their places in the queue, except those whose dedupe key exists.
+/// Writes events and their rows in ready or the backlog, except those whose dedupe key exists.
 fn write(
     connection: &Connection,
     events: &[Event],
@@ -247,8 +247,8 @@ pub(super) fn given(connection: &Connection, kind: Kind, last: i64) -> rusqlite:
     Ok(())
 }
 
-/// Places the new items after `before`, up to `last`. Their ids are consecutive: there is only one
-/// writer.
+/// Puts the new items, with the ids after `before` up to `last`, into ready or the backlog. Their
+/// ids are consecutive: there is only one writer.
 pub(super) fn place(
     connection: &Connection,
     (before, last): (i64, i64),

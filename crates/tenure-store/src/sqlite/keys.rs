@@ -61,7 +61,7 @@ struct KeyRow {
 }
 
 impl KeyRow {
-    /// The columns of `keys.sql`.
+    /// Reads the columns of `keys.sql`.
     fn read(found: &Row<'_>) -> rusqlite::Result<Self> {
         let head: Option<i64> = found.get(1)?;
         Ok(Self {

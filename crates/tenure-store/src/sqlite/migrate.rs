@@ -102,7 +102,8 @@ fn missing(
         .ok_or_else(|| {
             let known = migrations.len();
             let message = format!(
-                "the tables are of version {version}, newer than {known}, which this program knows"
+                "the tables are of version {version}, newer than schema version {known} of this \
+                 program"
             );
             StoreError::new(VERB, StoreErrorKind::Invalid, message)
                 .with_hint("use a newer `tenure`")
@@ -120,7 +121,7 @@ pub(super) fn finding(found: u32) -> Finding {
             Finding::bad("schema", text, "run `tenure migrate`")
         }
         Err(_) => {
-            let text = format!("{text}, newer than {known}, which this program knows");
+            let text = format!("{text}, newer than schema version {known} of this program");
             Finding::bad("schema", text, "use a newer `tenure`")
         }
     }
@@ -140,7 +141,7 @@ fn version(connection: &Connection) -> Result<u32, StoreError> {
     find().map_err(failed(VERB))
 }
 
-/// All migrations as SQL, for people who change their database by hand.
+/// Returns the SQL of all migrations, for a database administrator to apply by hand.
 pub fn migration_sql() -> String {
     let mut steps = vec![
         format!("-- Tenure's tables, version {}.", MIGRATIONS.len()),
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_applied_to_what_is_there_and_only_once() {
+    fn a_later_version_is_applied_once_and_keeps_the_events() {
         let mut file = Connection::open_in_memory().unwrap();
         let first = migrated(&mut file, &[FIRST]).unwrap();
         assert_eq!(first, Migrated { from: 0, to: 1 });
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_fails_leaves_nothing_behind() {
+    fn a_failed_migration_leaves_nothing_behind() {
         let mut file = Connection::open_in_memory().unwrap();
         migrated(&mut file, &[FIRST]).unwrap();
         migrated(&mut file, &[FIRST, HALF]).unwrap_err();

@@ -43,7 +43,7 @@ impl Pruner for SqliteStore {
     }
 }
 
-/// Deletes jobs that ended long ago, and the chunks of matrices that no other job uses.
+/// Deletes jobs past their retention, and the chunks of a matrix `job-…` with the last job on it.
 fn prune_jobs(connection: &Connection, ask: &Prune, now: Timestamp) -> rusqlite::Result<Pruned> {
     let limit = ask.limit.min(PRUNED_MAX);
     let old = |text: &str, name: &str, before: Timestamp| {
@@ -202,8 +202,8 @@ impl Round<'_> {
         self.change(sql::PRUNE_COUNTED, items).map(drop)
     }
 
-    /// Closes the journal rows of this round: a row that names a retained item stays for its
-    /// timeline, up to the longer retention, and later rounds skip it.
+    /// Deletes or marks the journal rows of this round: a row that names a retained item stays for
+    /// its timeline, up to the longer retention; its mark makes later rounds skip it.
     fn close(&self, lines: Vec<JournalRow>) -> rusqlite::Result<()> {
         let named: BTreeSet<i64> = lines.iter().flat_map(|line| &line.ids).copied().collect();
         let kept = self.retained(&named)?;
@@ -247,7 +247,7 @@ impl Round<'_> {
         Ok(lines.len())
     }
 
-    /// Start of the longer retention.
+    /// Time before which a journal row is past the longer retention.
     fn old(&self) -> Timestamp {
         self.done.min(self.dead)
     }

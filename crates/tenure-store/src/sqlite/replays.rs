@@ -1,4 +1,4 @@
-//! Recorded replay operations: each step is one transaction.
+//! Bulk replays: each step is one transaction.
 
 use std::time::Duration;
 

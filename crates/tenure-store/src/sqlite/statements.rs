@@ -1,5 +1,5 @@
-//! The statements of the queue layout, the work lease and webhooks, each cut out of the file of its
-//! operation.
+//! The statements of the queue layout, work leases, jobs and webhooks, each cut out of the file of
+//! its operation.
 //!
 //! A file opens with the header that every `.sql` file has. A line `-- statement: <name>` begins a
 //! statement, which ends at the next such line; the statements of a file are those of one

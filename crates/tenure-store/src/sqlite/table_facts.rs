@@ -54,7 +54,7 @@ pub(super) fn table_facts(conn: &Connection, table: &LeaseTable) -> Result<Table
 }
 
 /// Tests if the check constraints on the status allow every word. A constraint that refers to other
-/// columns, or cannot be evaluated without a row, is left for a person to judge.
+/// columns, or cannot be evaluated without a row, is reported for the operator to review.
 fn judge(
     conn: &Connection,
     table: &LeaseTable,

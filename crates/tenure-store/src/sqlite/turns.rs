@@ -1,4 +1,4 @@
-//! Turns: the next heads of keys after holds on their items have ended.
+//! Turns: the next heads of keys after leases on their items have ended.
 
 use rusqlite::{Connection, named_params};
 use tenure_core::{Fate, Timestamp};
@@ -6,7 +6,7 @@ use tenure_core::{Fate, Timestamp};
 use super::holds::{json, make_ready};
 use super::statements as sql;
 
-/// Pending changes to keys; written once all items have their places.
+/// Pending changes to keys; written after the changes to items.
 #[derive(Default)]
 pub(super) struct Turns {
     /// Keys without a head: the first item of the backlog is the next one. An item that becomes the

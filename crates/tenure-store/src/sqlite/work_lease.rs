@@ -153,8 +153,8 @@ impl SqliteStore {
         }))
     }
 
-    /// Moves the watermark and the forgiven bound, and deletes the ranges that they cover, in
-    /// rounds of short transactions.
+    /// Advances the watermark and the bound below which failed offsets are forgotten, and deletes
+    /// the ranges below them, in short transactions.
     async fn advance(
         &self,
         verb: &'static str,
@@ -340,7 +340,7 @@ fn watermark(connection: &Connection, space: &SpaceName) -> rusqlite::Result<i64
     Ok(found.unwrap_or(i64::MIN))
 }
 
-/// Moves the watermark and the forgiven bound; returns both as stored.
+/// Advances the watermark and the bound of forgotten failed offsets; returns both as stored.
 fn advance(
     connection: &Connection,
     space: &SpaceName,

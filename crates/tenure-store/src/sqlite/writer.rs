@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_behind_a_big_write_has_a_commit_of_their_own() {
+    async fn a_write_behind_a_large_one_gets_its_own_commit() {
         let (writer, _folder) = bench().await;
         let release = hold_up(&writer).await;
         let before = writer.commits();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_that_fails_does_not_hurt_those_beside_it() {
+    async fn a_failed_write_does_not_affect_the_others_of_its_batch() {
         let (writer, _folder) = bench().await;
         let release = hold_up(&writer).await;
         let good = send(&writer, |connection| insert(connection, 1)).await;
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_answers_nothing_is_undone_alone_and_among_others() {
+    async fn a_write_that_returns_none_is_undone_alone_and_in_a_batch() {
         let (writer, _folder) = bench().await;
         let undone = writer.write_or_undo("undo", |connection| insert_in_vain(connection, 1));
         assert_eq!(undone.await.unwrap(), None);
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_thread_ends_with_the_last_handle_and_what_was_sent_is_written() {
+    async fn the_thread_writes_all_sent_operations_and_ends_with_the_last_handle() {
         let (writer, folder) = bench().await;
         let release = hold_up(&writer).await;
         drop(send(&writer, |connection| insert(connection, 1)).await);

@@ -1,6 +1,6 @@
--- A digest of all that is defined in a database. A row of a catalogue that was changed has another
--- `xmin`; in a copy of a database it has the same. Where emptying a table changes the row as well,
--- the digest takes the columns that matter.
+-- A digest of all definitions in a database. A changed row of the catalogue has a new `xmin`; a
+-- copy of a database keeps it. Where emptying a table also changes the row, the digest uses
+-- selected columns instead.
 select concat_ws(' ',
     (select coalesce(sum(hashtextextended(t::text, 0)), 0) from (
       select oid, relname, relkind, relowner, relacl, reloptions, relrowsecurity,

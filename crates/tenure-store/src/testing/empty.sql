@@ -1,6 +1,6 @@
 -- Brings a used database of the pool back to the state after its migration: drops what was added,
 -- empties the tables, restores their first rows, resets sequences and statistics. The answer of
--- `snapshot.sql` at that time replaces the marker.
+-- `snapshot.sql` after the migration replaces the marker.
 do $reset$
 declare
     migrated constant json := $snapshot$%SNAPSHOT%$snapshot$;
@@ -8,7 +8,7 @@ declare
     item record;
     text text;
 begin
-    -- Deletes without triggers and without checks of foreign keys.
+    -- Disable triggers and foreign keys for the deletes.
     perform set_config('session_replication_role', 'replica', true);
     perform set_config('client_min_messages', 'error', true);
 

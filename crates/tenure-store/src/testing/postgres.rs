@@ -43,7 +43,7 @@ pub async fn postgres() -> Database {
 ///
 /// # Panics
 ///
-/// As [`postgres`].
+/// See [`postgres`].
 pub async fn migrated() -> Database {
     if let Some(url) = given() {
         let database = Database::create(&url, Lifetime::Lasting).await;
@@ -458,7 +458,7 @@ mod tests {
         assert_eq!(kept, [1]);
     }
 
-    /// Runs itself again as the process that starts the server and is killed.
+    /// The test runs itself again as the process that starts the server and is killed.
     #[tokio::test]
     async fn a_server_does_not_outlive_a_killed_process() {
         const ROLE: &str = "TENURE_TEST_ROLE";
@@ -489,7 +489,7 @@ mod tests {
         process.kill().unwrap();
         process.wait().unwrap();
 
-        // Ends only with the server.
+        // The connection ends only with the server.
         while connection.execute("select pg_sleep(0.01)").await.is_ok() {}
         while PgConnection::connect(&url).await.is_ok() {}
     }

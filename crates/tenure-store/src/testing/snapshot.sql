@@ -1,5 +1,5 @@
 -- The contents of a migrated database, for `empty.sql`: its first rows and the state of its
--- sequences. All that is made later has a higher oid than the last one.
+-- sequences. Everything created later has a higher oid than `last_oid`.
 with relations as (
     select c.oid::regclass::text as name, relkind
     from pg_class c join pg_namespace n on n.oid = c.relnamespace

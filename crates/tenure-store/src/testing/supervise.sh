@@ -1,9 +1,9 @@
 # Runs one throw-away PostgreSQL server for the process at the other end of stdin.
-# That process writes commands, one a line, and reads one line of answer for each:
-#   start PORT   starts the server and waits until it takes connections
+# That process writes commands, one per line, and reads one line of answer for each:
+#   start PORT   starts the server and waits until it accepts connections
 #   kill         ends the postmaster with SIGKILL and waits until it is gone
-# When stdin ends, for whatever reason, the server is stopped and its directory removed: a server
-# never outlives the test that started it, even one killed with SIGKILL.
+# When stdin ends, for whatever reason, this script stops the server and removes its directory: a
+# server never outlives the test that started it, even a test killed with SIGKILL.
 # Arguments: this text, `on` or `off` for fsync.
 
 fail() {
@@ -24,7 +24,7 @@ if [ "$(id -u)" = 0 ]; then
 fi
 
 fsync=$2
-# An answer that nobody reads any more must not end this shell before it has cleaned up.
+# A write to a closed pipe must not end this shell before it has cleaned up.
 trap '' PIPE
 cd / || fail "the root directory is closed"
 
@@ -43,18 +43,18 @@ alive() {
     [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null
 }
 
-# Both words, since a killed server leaves its file behind and that one says ready, too.
+# Checks the pid as well: a killed server leaves its file behind, which also says ready.
 ready() {
     [ "$(sed -n 1p "$db/postmaster.pid" 2>/dev/null)" = "$pid" ] && grep -q '^ready' "$db/postmaster.pid"
 }
 
-# What the server last said, as one line of answer.
+# Prints the last lines of the log as one line of answer.
 last_words() {
     tail -n 5 "$log" | tr '\n' ' '
 }
 
 # After a kill, orphaned processes of the old server may hold its shared memory for a moment, and
-# a start in that moment fails: hence the tries.
+# a start in that moment fails; so retry.
 start() {
     tries=0
     while [ "$tries" -lt 100 ]; do
@@ -67,7 +67,7 @@ start() {
             sleep 0.05
         done
         wait "$pid"
-        # A killed server's port is free at once; a port that stays taken is someone else's.
+        # A killed server's port is free at once; a port that stays taken belongs to another process.
         [ "$tries" -gt 20 ] && tail -n 5 "$log" | grep -q 'Address already in use' && return 1
         tries=$((tries + 1))
         sleep 0.1
@@ -85,7 +85,7 @@ initdb -D "$db" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$log" 2>&1 |
     rm -rf "$dir"
     fail "initdb: $words"
 }
-# From here on the shell has nothing to say but answers.
+# From here on the shell prints only answers.
 exec 2>/dev/null
 echo "ready in $dir"
 

@@ -16,7 +16,7 @@ pub(crate) struct LoadedDomain<N> {
     /// Number of the space; `None` if it does not exist yet.
     pub(crate) space: Option<N>,
     pub(crate) watermark: i64,
-    /// Offsets given up below this one and below the watermark count as processed.
+    /// Failed offsets below both this one and the watermark count as processed.
     pub(crate) forgiven: i64,
     /// Number and version of the domain; `None` if it does not exist yet.
     pub(crate) stands: Option<(i64, i64)>,
@@ -44,8 +44,8 @@ impl<N> LoadedDomain<N> {
         offset: Option<i64>,
     ) -> DecisionInputs<'a> {
         let current = self.reservation.as_ref().map(|held| held.offset);
-        // If nothing is in flight, this value does not matter: operations without an offset read
-        // none.
+        // If nothing is in flight, this value does not matter: operations without an offset do not
+        // read it.
         let offset = offset.or(current).unwrap_or(i64::MIN);
         DecisionInputs {
             view: DomainView {
@@ -93,8 +93,8 @@ impl<N> LoadedDomain<N> {
     }
 
     /// Returns the change of the stored ranges. An offset that becomes terminal below the watermark
-    /// is saved all the same: pruning finds a domain to evict by its ranges. An offset that becomes
-    /// pending again is removed from a range below the watermark if it is still there.
+    /// is saved all the same, because pruning finds the domains to evict by their ranges. An offset
+    /// that becomes pending again is removed from a range below the watermark if it is still there.
     fn terminal_change(&self, change: &Change) -> TerminalChange {
         match (change.terminal, change.backlog, &self.reservation) {
             (TerminalChange::Keep, BacklogChange::Push(offset), _) => {
@@ -117,8 +117,8 @@ pub(crate) fn terminal_of(word: &str) -> Option<Terminal> {
         .find(|terminal| terminal.as_str() == word)
 }
 
-/// Ranges deleted by one round of pruning.
+/// Maximum ranges deleted by one round of pruning.
 pub(crate) const PRUNE_LIMIT: u32 = 1000;
 
-/// Rounds of pruning after one move of a watermark; the rest waits for the next move.
+/// Maximum rounds of pruning after one move of a watermark; the rest waits for the next move.
 pub(crate) const PRUNE_ROUNDS: u32 = 100;

@@ -24,7 +24,7 @@ async fn someone_waits(pool: &PgPool) {
     }
 }
 
-/// Ends the first transaction in this way; returns the answer to the second change, and the
+/// Ends the first transaction with `end`; returns the answer to the second change, and the
 /// resulting settings.
 async fn second_after(end: &'static str, faults: &[Planted]) -> (Option<u64>, ClusterSettings) {
     let database = testing::migrated().await;
@@ -68,22 +68,21 @@ fn settings(version: u64, values: &[(&str, &str)]) -> ClusterSettings {
 }
 
 #[tokio::test]
-async fn of_two_changes_that_saw_the_same_version_the_second_is_refused() {
+async fn the_second_of_two_changes_to_the_same_version_is_refused() {
     let (answer, found) = second_after("commit", &[]).await;
     assert_eq!(answer, None);
     assert_eq!(found, settings(1, &[("batch", "1"), ("term", "first")]));
 }
 
 #[tokio::test]
-async fn a_change_that_is_rolled_back_leaves_the_way_free_for_the_next() {
+async fn after_a_change_is_rolled_back_the_next_one_succeeds() {
     let (answer, found) = second_after("rollback", &[]).await;
     assert_eq!(answer, Some(1));
     assert_eq!(found, settings(1, &[("term", "second")]));
 }
 
-/// The same method detects a faulty statement that reads the version before it waits for the lock.
 #[tokio::test]
-async fn a_look_at_the_version_before_the_turn_would_be_noticed() {
+async fn a_statement_that_reads_the_version_before_it_waits_is_caught() {
     let too_soon = Planted {
         file: "change_settings",
         from: "where singleton = 1 and version = $1",

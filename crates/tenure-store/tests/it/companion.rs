@@ -8,9 +8,9 @@ use tenure_store::postgres::PostgresStore;
 use tenure_store::{Opened, open, testing};
 
 /// Goal: the heartbeat's connections belong only to the heartbeat's own runtime. Method: the test
-/// creates the companion here, uses it on a thread with a runtime, and checks both pools.
+/// creates the companion here, uses it on a thread with its own runtime, and checks both pools.
 #[tokio::test]
-async fn a_companion_connects_where_it_is_used_and_borrows_nothing() {
+async fn a_companion_connects_where_it_is_used_and_borrows_no_connection() {
     let database = testing::migrated().await;
     let config = StoreConfig {
         connections: 1,

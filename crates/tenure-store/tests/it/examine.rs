@@ -92,7 +92,7 @@ async fn run(admin: &mut PgConnection, text: &str) {
 
 /// The test starts separate servers, because their options differ.
 #[tokio::test]
-async fn a_server_that_does_not_wait_for_the_disk_is_bad_and_one_that_does_is_not() {
+async fn a_server_without_fsync_is_bad_and_one_with_it_is_good() {
     let config = StoreConfig::default();
     for (server, expected) in [
         (
@@ -121,7 +121,7 @@ async fn a_server_that_does_not_wait_for_the_disk_is_bad_and_one_that_does_is_no
     }
 }
 
-/// Only the test uses this server.
+/// No other test uses this server.
 async fn connections_are_counted(database: &Database) {
     let config = StoreConfig {
         connections: 40,
@@ -134,13 +134,13 @@ async fn connections_are_counted(database: &Database) {
     }
     let findings = examine(&store).await;
     let found = &of(&findings, "connections").text;
-    // Besides those 60 the two stores have a few connections, so that 3 times 40 of 197 are free.
+    // Besides those 60 the two stores have a few connections, so 3 times 40 of 197 are free.
     let end = "in use: room for 3 more processes of 40";
     assert!(found.ends_with(end), "{found}");
 }
 
 #[tokio::test]
-async fn settings_of_the_role_and_the_database_are_seen_as_our_connections_have_them() {
+async fn settings_of_the_role_and_the_database_are_examined() {
     let (database, mut admin) = migrated().await;
     let by_role = StoreConfig {
         planner: Planner::Role,
@@ -174,7 +174,7 @@ async fn settings_of_the_role_and_the_database_are_seen_as_our_connections_have_
 }
 
 #[tokio::test]
-async fn tables_that_were_changed_meanwhile_are_noticed() {
+async fn a_schema_that_changed_after_the_open_is_bad() {
     let (database, mut admin) = migrated().await;
     let store = open(&database.url, &StoreConfig::default()).await;
     assert_eq!(verdict(&examine(&store).await, "schema"), Good);
@@ -188,7 +188,7 @@ async fn tables_that_were_changed_meanwhile_are_noticed() {
 
 /// The output must contain neither the statements of other clients nor the address of the database.
 #[tokio::test]
-async fn an_open_transaction_is_found_without_what_it_asked() {
+async fn an_open_transaction_is_reported_without_its_statements() {
     let (database, mut admin) = migrated().await;
     let store = open(&database.url, &StoreConfig::default()).await;
     let secret = "insert into tenure_settings (name, value) values ('x', 'hunter2')";
@@ -205,10 +205,10 @@ async fn an_open_transaction_is_found_without_what_it_asked() {
     }
 }
 
-/// Uses a role that may use the tables but cannot see other sessions, as recommended for Tenure.
+/// Uses a role that may use the tables but cannot see other connections, as recommended for Tenure.
 /// (Every server has this role, so the test creates none.)
 #[tokio::test]
-async fn a_role_with_few_rights_can_ask_and_is_told_what_it_cannot_see() {
+async fn a_role_with_few_rights_can_examine_and_learns_what_it_cannot_see() {
     let (database, mut admin) = migrated().await;
     let rights = "grant select on all tables in schema public to pg_signal_backend";
     run(&mut admin, rights).await;
@@ -294,7 +294,7 @@ async fn a_damaged_page_is_found() {
 }
 
 #[tokio::test]
-async fn memory_says_that_it_ends_with_the_process() {
+async fn the_memory_store_reports_that_it_ends_with_the_process() {
     let findings = examine(&MemoryStore::new(Arc::new(SystemClock))).await;
     assert_eq!(findings.len(), 1);
     assert!(findings[0].text.contains("ends with the process"));

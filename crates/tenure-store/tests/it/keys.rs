@@ -65,11 +65,11 @@ async fn until_one_waits(conn: &mut PgConnection) {
     let wait = async { while number(conn, waiting).await == 0 {} };
     tokio::time::timeout(Duration::from_secs(30), wait)
         .await
-        .expect("somebody waits within half a minute");
+        .expect("a statement waits within 30 s");
 }
 
 #[tokio::test]
-async fn the_function_and_the_view_take_a_key() {
+async fn the_function_and_the_view_accept_a_key() {
     let (database, store) = store().await;
     let mut conn = connected(&database).await;
     let first = enqueue(&mut conn, "k", false).await;
@@ -85,7 +85,7 @@ async fn the_function_and_the_view_take_a_key() {
 /// Goal: strict enqueues of one key keep their order, regardless of the order of their commits.
 /// Method: the second producer must wait for the transaction of the first; others do not wait.
 #[tokio::test]
-async fn strict_producers_of_one_key_wait_for_each_other_and_for_nobody_else() {
+async fn only_strict_producers_of_one_key_wait_for_each_other() {
     let (database, store) = store().await;
     let mut first = connected(&database).await;
     let mut second = connected(&database).await;
@@ -104,7 +104,7 @@ async fn strict_producers_of_one_key_wait_for_each_other_and_for_nobody_else() {
     if held.is_none() {
         held = store.claim(&Claim::new(token("c", 2), 10)).await.unwrap();
     }
-    let held = held.expect("what was committed is promoted by now");
+    let held = held.expect("the committed events have heads");
     assert_eq!(held.ids(), [loose, elsewhere]);
     let settle = Settle::new(held.lease.token.clone()).done(held.ids());
     assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
@@ -118,7 +118,7 @@ async fn strict_producers_of_one_key_wait_for_each_other_and_for_nobody_else() {
 /// Goal: an open transaction delays no other producer. Method: the open transaction has the lowest
 /// id of the key.
 #[tokio::test]
-async fn a_late_commit_is_not_waited_for() {
+async fn no_event_waits_for_a_late_commit() {
     let (database, store) = store().await;
     let mut slow = connected(&database).await;
     let mut quick = connected(&database).await;

@@ -49,7 +49,7 @@ async fn store() -> (Database, PostgresStore) {
 
 /// A statement that read a lane twice would return each of its items twice.
 #[tokio::test]
-async fn a_queue_that_is_named_twice_is_looked_into_once() {
+async fn a_queue_that_is_named_twice_is_read_once() {
     for (name, world) in outboxes().await {
         let ids = world.add(3).await;
         let claim = Claim::new(fresh("w"), 10)
@@ -84,7 +84,7 @@ async fn an_item_that_is_named_twice_is_replayed_once() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_twice_is_found_twice() {
+async fn an_item_that_is_requested_twice_is_returned_twice() {
     for (name, world) in all().await {
         for state in [State::Claimed, State::Done, State::Dead, State::Pending] {
             let id = world.item_by(&fresh("w"), state).await;
@@ -95,7 +95,7 @@ async fn what_is_asked_for_twice_is_found_twice() {
 }
 
 #[tokio::test]
-async fn a_page_of_nothing_is_empty() {
+async fn a_list_with_a_limit_of_zero_is_empty() {
     for (name, world) in all().await {
         world.add(2).await;
         let page = world.operate().list(&Filter::default(), 0).await.unwrap();
@@ -106,7 +106,7 @@ async fn a_page_of_nothing_is_empty() {
 /// A receiver may send any `Retry-After`. If a long one made the settle fail, the whole batch would
 /// fail repeatedly until its lease lapses.
 #[tokio::test]
-async fn a_delay_beyond_the_calendar_is_a_long_one() {
+async fn the_longest_delay_is_accepted() {
     let retry = Outcome::Retry {
         after: Duration::MAX,
         error: "429".into(),
@@ -145,7 +145,7 @@ async fn ids_at_the_ends_of_their_range_are_not_found() {
 }
 
 #[tokio::test]
-async fn two_events_with_one_event_id_are_answered_for_each() {
+async fn two_events_with_the_same_event_id_get_different_ids() {
     for (name, world) in outboxes().await {
         let event = NewEvent::from_json("t", "1").event_id(uuid::Uuid::from_u128(7));
         let unique = event.clone().dedupe("k").build().unwrap();
@@ -177,7 +177,7 @@ async fn an_event_of_long_ago_is_claimed() {
 /// If the reap after a claim fails, the claim still returns its items. Otherwise they would wait
 /// until their lease lapses, which would count as a crash.
 #[tokio::test]
-async fn a_claim_that_came_back_short_survives_a_reap_that_fails() {
+async fn a_short_claim_returns_its_items_although_its_reap_fails() {
     let (database, store) = store().await;
     let mut conn = PgConnection::connect(&database.url).await.unwrap();
     let fail = "create function fail() returns trigger language plpgsql as
@@ -205,7 +205,7 @@ async fn a_claim_that_came_back_short_survives_a_reap_that_fails() {
 /// The test drops a claim after any number of polls. Once the connection of the claim is closed,
 /// the claim has either taken effect or never will: no later user of a connection sends it.
 #[tokio::test]
-async fn a_claim_that_was_given_up_is_not_sent_later() {
+async fn a_dropped_claim_is_not_sent_later() {
     let (database, store) = store().await;
     let mut watcher = PgConnection::connect(&database.url).await.unwrap();
     let backends = "select count(*) from pg_stat_activity \
@@ -250,7 +250,7 @@ async fn a_claim_that_was_given_up_is_not_sent_later() {
 }
 
 #[tokio::test]
-async fn a_password_is_in_no_error_and_no_debug_text() {
+async fn errors_and_debug_texts_do_not_contain_the_password() {
     let (database, _store) = store().await;
     let url = database.url.replace("postgres@", "postgres:hunter2@");
     let store = PostgresStore::open(&url, &StoreConfig::default()).await;
@@ -269,7 +269,7 @@ async fn a_password_is_in_no_error_and_no_debug_text() {
 
 /// A reused token violates a constraint, and the database's message quotes the token.
 #[tokio::test]
-async fn a_token_and_a_payload_are_in_no_error() {
+async fn errors_and_debug_texts_contain_neither_token_nor_payload() {
     let (_database, store) = store().await;
     let event = Event::from_json("t", "\"canary\"").unwrap();
     store.enqueue(&[event.clone(), event]).await.unwrap();
@@ -296,7 +296,7 @@ fn whole(error: &StoreError) -> String {
 
 /// If another role has applied the migrations, this role needs no right to change the schema.
 #[tokio::test]
-async fn a_role_that_may_change_no_schema_migrates_what_is_current() {
+async fn a_role_without_rights_to_change_it_can_migrate_a_current_schema() {
     let database = testing::postgres().await;
     let config = StoreConfig::default();
     let mut admin = PgConnection::connect(&database.url).await.unwrap();

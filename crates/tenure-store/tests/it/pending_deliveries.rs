@@ -1,5 +1,5 @@
 //! Concurrent webhooks on PostgreSQL: two settles at once, endpoints that change during a settle,
-//! aborted transactions, pruners that meet at one event; and the view.
+//! aborted transactions, pruners that race for one event; and the view of deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +109,7 @@ async fn number(pool: &PgPool, text: &str) -> i64 {
 /// Runs the same settle twice at once, with every end of the first transaction: each event gets its
 /// deliveries once.
 #[tokio::test]
-async fn two_settles_of_one_lease_owe_each_event_once() {
+async fn two_concurrent_settles_of_one_lease_create_each_delivery_once() {
     for end in [First::Commits, First::IsCancelled, First::Dies] {
         let mut arena = Arena::new().await;
         let endpoint = add(&arena.free, "one").await;
@@ -131,7 +131,7 @@ async fn two_settles_of_one_lease_owe_each_event_once() {
 
 /// A change of endpoints and a settle do not wait for each other.
 #[tokio::test]
-async fn an_endpoint_is_added_beside_a_settle() {
+async fn an_endpoint_can_be_added_during_a_settle() {
     let mut arena = Arena::new().await;
     let one = add(&arena.free, "one").await;
     let ids = enqueue(&arena.free, 2).await;
@@ -200,7 +200,7 @@ async fn owed_after_a_change(faults: &[Planted]) -> [bool; 4] {
 }
 
 #[tokio::test]
-async fn what_is_remembered_of_endpoints_is_not_believed() {
+async fn a_settle_does_not_trust_its_cache_of_endpoints() {
     assert_eq!(owed_after_a_change(&[]).await, [true; 4]);
     let whole = planted(
         "settle_done_and_claim",
@@ -232,9 +232,8 @@ async fn what_is_remembered_of_endpoints_is_not_believed() {
     assert_eq!(of_each, [true, false, true, false]);
 }
 
-/// If a transaction is aborted after the settle, the settle is undone as well.
 #[tokio::test]
-async fn deliveries_and_calls_are_written_with_the_settle_or_it_is_not_made() {
+async fn a_settle_that_cannot_write_its_deliveries_or_calls_is_undone() {
     let database = testing::migrated().await;
     let store = open(&database).await;
     let endpoint = add(&store, "one").await;
@@ -276,9 +275,9 @@ async fn deliveries_and_calls_are_written_with_the_settle_or_it_is_not_made() {
     assert_eq!(store.calls(delivery).await.unwrap().len(), 1);
 }
 
-/// A sender claims only deliveries that it knows to be due, and no other claim promotes heads here.
+/// A sender claims only lanes that it knows to be due, so no claim would promote this head.
 #[tokio::test]
-async fn a_delivery_with_a_key_is_told_of_without_a_claim() {
+async fn a_delivery_with_a_key_is_due_without_a_claim() {
     let database = testing::migrated().await;
     let store = open(&database).await;
     let endpoint = add(&store, "one").await;
@@ -328,14 +327,18 @@ async fn left_by_two_pruners(faults: &[Planted]) -> i64 {
 }
 
 #[tokio::test]
-async fn the_event_goes_with_its_last_delivery_whoever_prunes_it() {
+async fn an_event_is_pruned_with_its_last_delivery_by_any_pruner() {
     assert_eq!(left_by_two_pruners(&[]).await, 0);
     let alone = planted(
         "prune_choose",
         "where source is null or (source in (select id from owed)) is true",
         "where true",
     );
-    assert_eq!(left_by_two_pruners(&[alone]).await, 1, "it is forgotten");
+    assert_eq!(
+        left_by_two_pruners(&[alone]).await,
+        1,
+        "the event stays for ever"
+    );
 }
 
 /// Proves: S2-001, S2-002, S2-021
@@ -391,7 +394,7 @@ async fn the_view_shows_deliveries_in_the_words_of_their_specification() {
     assert_eq!(holder, hold.lease.token.holder());
     let pool = store.pool();
     let events = number(pool, "select count(*) from tenure_outbox").await;
-    assert_eq!(events, 5, "events are shown apart");
+    assert_eq!(events, 5, "the other view shows events only");
     let keys = "select count(*) from tenure_deliveries where ordering_key = 'billing/customer-7'";
     assert_eq!(number(pool, keys).await, 1);
     assert_eq!(endpoint, due.lanes[0].endpoint);

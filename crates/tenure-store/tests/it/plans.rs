@@ -35,7 +35,7 @@ const FAR: [&str; 6] = [
 /// Arguments with which such a statement must read only a few rows.
 const NEAR: [(&str, &str); 1] = [("jobs_held_chunks", "'m7'")];
 
-/// Statements that read a whole narrow table, as their headers say.
+/// Statements, each with a narrow table that it reads whole, as its header says.
 const WHOLE: [(&str, &str); 6] = [
     ("webhook_subscriptions", "tenure_endpoints"),
     ("page_pending", "tenure_backlog"),
@@ -48,7 +48,7 @@ const WHOLE: [(&str, &str); 6] = [
 /// Maximum number of rows, of 134,000, that a statement on a hundred items may read.
 const ROWS_MAX: f64 = 8000.0;
 
-/// Creates 60,000 published events, 30,000 pending, 3,000 held in 30 leases, 1,000 dead, 2,000 with
+/// Creates 60,000 done events, 30,000 pending, 3,000 held in 30 leases, 1,000 dead, 2,000 with
 /// setbacks; 20,000 events of 2,000 keys, with 100 held and 1,900 available heads and an arrival
 /// for each key; 100 settings, 2,000 workers.
 const FILL: &str = "
@@ -261,7 +261,7 @@ fn replay_arguments(name: &str) -> String {
         }
         "move_replay" => "null, 7, 100, 100, 0, 0, false".to_owned(),
         "cancel_replay" => "null, 7".to_owned(),
-        other => panic!("{other}.sql is new: say here how it is called"),
+        other => panic!("{other}.sql is new: add its arguments here"),
     }
 }
 
@@ -294,7 +294,7 @@ fn webhook_arguments(name: &str, page: &str) -> String {
             );
         }
         "webhook_calls" => "4503599627370497",
-        other => panic!("{other}.sql is new: say here how it is called"),
+        other => panic!("{other}.sql is new: add its arguments here"),
     };
     arguments.to_owned()
 }
@@ -374,12 +374,12 @@ fn work_lease_arguments(name: &str) -> String {
         "work_lease_prune" => "'s', 'processed', 100, 100",
         "work_lease_idle_with_backlog" => "'s', 100",
         "work_lease_lapsed" => "null, 's', 100",
-        other => panic!("{other}.sql is new: say here how it is called"),
+        other => panic!("{other}.sql is new: add its arguments here"),
     };
     arguments.to_owned()
 }
 
-/// Prepares every statement as a store's connection does; returns their arguments.
+/// Prepares every statement as a store's connection does; returns the calls.
 async fn prepared(url: &str) -> (PgConnection, Vec<(&'static str, String)>) {
     PostgresStore::migrate(url, &StoreConfig::default())
         .await
@@ -472,7 +472,7 @@ fn lost_probes(plan: &Value) -> usize {
     nodes(plan).into_iter().filter(is_lost).count()
 }
 
-/// Counts the rows that an execution has read from large tables and compared in joins.
+/// Returns the largest number of rows that one node of an executed plan has read and compared.
 fn rows_touched(plan: &Value) -> f64 {
     let number = |node: &Value, field: &str| node[field].as_f64().unwrap_or(0.0);
     let touched = |node: &Value| {
@@ -486,7 +486,7 @@ fn rows_touched(plan: &Value) -> f64 {
 }
 
 #[tokio::test]
-async fn every_statement_prepares_and_goes_by_index_on_empty_tables() {
+async fn every_statement_can_be_prepared_and_uses_an_index_on_empty_tables() {
     let database = testing::postgres().await;
     let (mut conn, calls) = prepared(&database.url).await;
     for (name, call) in calls {
@@ -509,7 +509,7 @@ async fn run_and_look(mut conn: PgConnection, calls: Vec<(&str, String)>) {
         let is_far = FAR.contains(&name) && !is_near;
         let lost = lost_probes(&plan);
         let is_found = lost == 0 || is_far;
-        assert!(is_found, "{name}.sql reads all that waits: {plan:#}");
+        assert!(is_found, "{name}.sql reads a whole index: {plan:#}");
         let rows = rows_touched(&plan);
         let is_bounded = rows <= ROWS_MAX || is_far;
         assert!(is_bounded, "{name}.sql touches {rows} rows: {plan:#}");

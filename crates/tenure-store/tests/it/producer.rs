@@ -138,7 +138,7 @@ async fn a_plain_insert_is_an_event_like_any_other() {
 }
 
 #[tokio::test]
-async fn the_function_enqueues_and_a_dedupe_key_names_the_winner() {
+async fn the_function_enqueues_one_event_per_dedupe_key() {
     let (database, store) = store().await;
     let mut conn = PgConnection::connect(&database.url).await.unwrap();
     let call = "select tenure_enqueue('a.b', '1', options => \
@@ -212,7 +212,7 @@ const TOLD: [(&str, &str); 20] = [
     ),
     (
         r#"tenure_enqueue('t', '1', null, '{"headers": {"a": 1}}')"#,
-        "no string",
+        "not a string",
     ),
     (
         r#"tenure_enqueue('t', '1', null, '{"dedupe": ""}')"#,
@@ -240,9 +240,9 @@ const TOLD: [(&str, &str); 20] = [
     ),
 ];
 
-/// The error for a refused event is readable, and nothing is written.
+/// Nothing is written.
 #[tokio::test]
-async fn a_producer_in_sql_is_told_what_was_expected() {
+async fn an_invalid_event_in_sql_gets_a_readable_error() {
     let (database, store) = store().await;
     let mut conn = PgConnection::connect(&database.url).await.unwrap();
     for (text, expected) in TOLD {
@@ -264,7 +264,7 @@ async fn a_producer_in_sql_is_told_what_was_expected() {
 /// Two overlapping producers use the same dedupe keys in opposite order. Each key has one winner,
 /// both producers get the same answer, and there is no deadlock.
 #[tokio::test]
-async fn producers_that_overlap_agree_on_the_winner() {
+async fn concurrent_producers_agree_on_the_event_of_a_dedupe_key() {
     let (_database, store) = store().await;
     let keyed = |key: &str| NewEvent::from(event("t")).dedupe(key).build().unwrap();
     for round in 0..20 {
@@ -307,7 +307,7 @@ fn in_the_views_words(record: &Record) -> String {
 
 /// The view is for people and `find` is for programs; both must agree on every item.
 #[tokio::test]
-async fn the_view_and_find_say_the_same() {
+async fn the_view_and_find_agree() {
     let (database, store) = store().await;
     let mut conn = PgConnection::connect(&database.url).await.unwrap();
     let events: Vec<Event> = (0..10).map(|n| event(&format!("t.{n}"))).collect();
@@ -364,7 +364,7 @@ async fn the_view_and_find_say_the_same() {
 }
 
 #[tokio::test]
-async fn the_tables_can_stand_in_a_schema_of_their_own() {
+async fn the_tables_can_be_in_a_separate_schema() {
     let database = testing::postgres().await;
     let schema = Some(Identifier::new("work").unwrap());
     let store = opened(
@@ -424,10 +424,10 @@ async fn connections_are_shared_and_never_more_than_allowed() {
     assert!((1..=3).contains(&most), "{most} connections");
 }
 
-/// A really full disk: the file of the table's long values is replaced by a full device. Accepted
-/// events stay, refused ones are reported, and work continues when there is space again.
+/// The file of the table's long values is replaced by a full device. Events that were enqueued
+/// before stay, others get an error, and enqueues succeed again when there is space.
 #[tokio::test]
-async fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
+async fn on_a_full_disk_an_enqueue_fails_and_no_event_is_lost() {
     let server = Server::start_fast().await;
     let database = server.database().await;
     let store = opened(&database, StoreConfig::default()).await;
@@ -477,9 +477,9 @@ async fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
     assert_eq!(held.items.len(), 3);
 }
 
-/// A database error may quote the row; the error for the caller contains neither token nor payload.
+/// A database error may quote the row; the error for the caller must not.
 #[tokio::test]
-async fn errors_hold_no_secret() {
+async fn errors_do_not_contain_the_token() {
     let (_database, store) = store().await;
     store.enqueue(&[event("t"), event("t")]).await.unwrap();
     let claim = Claim::new(token("w", 77), 1);

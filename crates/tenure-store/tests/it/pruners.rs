@@ -60,7 +60,7 @@ async fn work(store: &PostgresStore, limit: u32) -> u32 {
 /// the snapshot of the choice and its locks. Here the delete gets every id, and must check each of
 /// them.
 #[tokio::test]
-async fn the_delete_does_not_believe_the_choice() {
+async fn the_delete_of_a_prune_checks_its_choice_again() {
     let database = testing::migrated().await;
     let store = open(&database, 4).await;
     let ids = enqueue(&store, &vec![event(); 6]).await;
@@ -100,7 +100,7 @@ async fn the_delete_does_not_believe_the_choice() {
 
 /// The second statement of a prune must not use the snapshot of the first.
 #[tokio::test]
-async fn a_round_reads_what_is_committed_whatever_the_default_is() {
+async fn a_prune_runs_at_read_committed_whatever_the_default_is() {
     let database = testing::migrated().await;
     drop(open(&database, 1).await);
     let sign = if database.url.contains('?') { '&' } else { '?' };
@@ -126,7 +126,7 @@ async fn a_round_reads_what_is_committed_whatever_the_default_is() {
 
 /// The prune does not wait for a producer that has not committed yet and uses the same dedupe key.
 #[tokio::test]
-async fn a_key_that_a_producer_has_in_hand_keeps_its_event_for_a_round() {
+async fn a_dedupe_key_that_a_producer_uses_keeps_its_event_for_a_round() {
     let database = testing::migrated().await;
     let store = open(&database, 4).await;
     let keyed = |key: &str| NewEvent::from(event()).dedupe(key).build().unwrap();
@@ -197,7 +197,7 @@ async fn prune(store: Arc<PostgresStore>, tally: Arc<PruneCounts>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pruners_beside_replays_lose_nothing_and_count_once() {
+async fn concurrent_pruners_and_replays_lose_no_event_and_count_each_once() {
     let database = testing::migrated().await;
     let store = Arc::new(open(&database, 8).await);
     let tally = Arc::new(PruneCounts::default());

@@ -12,7 +12,7 @@ use tenure_store::testing::{self, Database};
 
 use crate::world::fresh;
 
-/// A store with done events, a bulk replay of them, and a separate connection.
+/// A store with four done events, and a bulk replay of them.
 async fn scene() -> (Database, PostgresStore, Vec<ItemId>, ReplayOperation) {
     let database = testing::migrated().await;
     let config = StoreConfig::default();
@@ -44,7 +44,7 @@ async fn waiting(store: &PostgresStore, ids: &[ItemId]) -> usize {
 /// Goal: items are replayed if and only if the step is recorded. Method: the last statement of a
 /// step fails once.
 #[tokio::test]
-async fn a_step_that_fails_at_its_end_has_put_nothing_back() {
+async fn a_step_that_fails_at_its_end_replays_nothing() {
     let (database, store, ids, started) = scene().await;
     let mut conn = PgConnection::connect(&database.url).await.unwrap();
     let trap = "create function trap() returns trigger language plpgsql as $$ begin
@@ -65,7 +65,7 @@ async fn a_step_that_fails_at_its_end_has_put_nothing_back() {
 }
 
 #[tokio::test]
-async fn what_somebody_has_in_hand_is_passed_by_without_waiting() {
+async fn a_locked_replay_is_skipped_without_waiting() {
     let (database, store, ids, started) = scene().await;
     let mut conn = PgConnection::connect(&database.url).await.unwrap();
     let mut tx = conn.begin().await.unwrap();
@@ -73,7 +73,7 @@ async fn what_somebody_has_in_hand_is_passed_by_without_waiting() {
     sqlx::raw_sql(lock).execute(&mut *tx).await.unwrap();
     let stepped = store.step_replay(&StepReplay::new(3)).await.unwrap();
     assert_eq!(stepped.operation, None);
-    assert!(stepped.next_in.is_some(), "it is running all the same");
+    assert!(stepped.next_in.is_some(), "it is still running");
     assert_eq!(waiting(&store, &ids).await, 0);
     tx.rollback().await.unwrap();
     let stepped = store.step_replay(&StepReplay::new(10)).await.unwrap();

@@ -14,7 +14,7 @@ const PAGE: u32 = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnqueuedEvents(Vec<Event>);
 
-/// Reads all events of the store, in any state. The store should belong to the test.
+/// Reads all events of the store, in any state. Use a store that belongs to this test alone.
 ///
 /// # Errors
 /// The store failed.

@@ -11,9 +11,9 @@ use tenure_store::memory::SystemClock;
 use crate::claim;
 use crate::tenure::Tenure;
 
-/// Maximum items per `work_until_idle`: a handler that enqueues its own topic would never end.
+/// Maximum number of items per `work_until_idle`: a handler may enqueue its own topic forever.
 const ITEMS_MAX: u32 = 10_000;
-/// Maximum lapsed leases per reap.
+/// Maximum number of lapsed leases per reap.
 const REAPED_MAX: u32 = 10_000;
 
 /// A worker that runs only when the test steps it, created by
@@ -41,7 +41,7 @@ pub enum Fault {
     /// again once its lease has lapsed.
     CrashBeforeSettle,
     /// The handler takes longer than its lease: another worker works on the item, and the settle of
-    /// the first one is refused. The clock moves on by the term.
+    /// the first one is refused. The clock moves past the end of the term.
     LeaseStolen,
     /// The answer to the claim is lost: the worker releases the items by their token and claims
     /// again.
@@ -114,8 +114,8 @@ impl TestWorker {
         while self.step(&mut worked).await? {
             assert!(
                 worked.handled < ITEMS_MAX,
-                "{ITEMS_MAX} items were worked on, and there are more: is there a handler that \
-                 enqueues what it is called for?"
+                "{ITEMS_MAX} items were worked on, and there are more: does a handler enqueue its \
+                 own topic?"
             );
         }
         Ok(worked)
@@ -217,7 +217,7 @@ impl TestWorker {
         self.tenure.settle(&settle.at(self.now())).await
     }
 
-    /// Ends lapsed leases. Their items are due at once: a real reaper would have ended them before.
+    /// Ends lapsed leases. Their items are due at once: a real reaper would have come earlier.
     async fn reap(&self) -> Result<(), StoreError> {
         let policy = self.inline.settings().lapse_policy().without_delays();
         let reap = Reap::new(REAPED_MAX, policy).at(self.now());

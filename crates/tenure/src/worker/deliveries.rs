@@ -12,7 +12,7 @@ use crate::tenure::Tenure;
 
 /// Default number of concurrent calls.
 const CONCURRENCY: u32 = 200;
-/// Maximum deliveries per claim: calls are short, so fewer claims cost less.
+/// Maximum number of deliveries per claim. Calls are short, so large batches save claims.
 const BATCH: u32 = 200;
 
 /// Deliveries to endpoints, sent by a caller.
@@ -22,7 +22,7 @@ pub struct DeliverySource {
     term: Term,
 }
 
-/// Each endpoint also has its own limit of concurrent calls.
+/// The concurrency limits the calls to all endpoints; each endpoint has its own limit, too.
 impl WorkerBuilder<DeliverySource> {
     pub(crate) fn deliveries(tenure: Tenure, caller: Arc<dyn Caller>) -> Self {
         let term = Term::EXTERNAL;
@@ -37,7 +37,7 @@ impl WorkerBuilder<DeliverySource> {
         self
     }
 
-    /// Chooses the maintenance that this worker does; all of it by default.
+    /// Sets the duties of this worker; all of them by default.
     pub fn duties(mut self, duties: Duties) -> Self {
         self.config.duties = duties;
         self

@@ -58,9 +58,9 @@ impl WorkerBuilder {
 
     /// Calls `function` with the payload of each matching event, deserialised as a `T`.
     ///
-    /// A payload that is not a `T` is retried with backoff, since a deploy may bring the type that
-    /// fits; `last_error` names the topic, the type and the position. To settle such an event dead
-    /// at once, take the event with [`on`](Self::on) and return
+    /// A payload that is not a `T` is retried with backoff, because a later deployment may have the
+    /// right type; `last_error` names the topic, the type and the position. To settle such an event
+    /// as dead at once, take the event with [`on`](Self::on) and return
     /// [`Outcome::dead`](tenure_core::Outcome::dead) when [`Event::json`] fails.
     ///
     /// [`Context::event`] has the rest of the event: key, headers, `event_id`.
@@ -116,14 +116,14 @@ impl WorkerBuilder {
         }
     }
 
-    /// Passes each matching item to a handler that is shared with other patterns.
+    /// Passes each matching item to `handler`, which other patterns may share.
     pub fn route(mut self, pattern: TopicPattern, handler: Arc<dyn Handler>) -> Self {
         self.source.routes.push((pattern, handler));
         self.source.last = Some(LastHandler::Added);
         self
     }
 
-    /// Sets retries, timeout and concurrency of the handler that was named last.
+    /// Sets retries, timeout and concurrency of the handler that was registered last.
     ///
     /// ```
     /// use std::time::Duration;
@@ -161,7 +161,7 @@ impl WorkerBuilder {
     }
 
     /// Passes each matching event to `publisher`, shown as `name` in logs and metrics. While the
-    /// publisher is not ready, its events are released and lose no retry; while no publisher or
+    /// publisher is not ready, its events are released and use up no retry; while no publisher or
     /// handler of the worker is ready, nothing is claimed.
     ///
     /// ```
@@ -183,9 +183,9 @@ impl WorkerBuilder {
     }
 
     /// Creates a delivery for each endpoint subscribed to the topic of an event, in the transaction
-    /// that settles the event done. An event without a handler is settled done at once if an
-    /// endpoint is subscribed to its topic; a worker without handlers leaves the others pending. A
-    /// [`sender`](Tenure::sender) of this or another process sends the deliveries.
+    /// that settles the event as done. An event without a handler is done at once if an endpoint is
+    /// subscribed to its topic; otherwise it fails, or stays pending if the worker has no handlers
+    /// at all. A [`sender`](Tenure::sender) of this or another process sends the deliveries.
     pub fn fan_out(mut self) -> Self {
         self.source.does_fan_out = true;
         self
@@ -197,7 +197,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Serves only these queues. By default, a worker serves all queues, also those added later.
+    /// Serves only these queues. By default, a worker serves all queues, even those added later.
     pub fn queues(mut self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             match QueueName::new(name.as_ref()) {
@@ -208,7 +208,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Chooses the maintenance that this worker does; all of it by default.
+    /// Sets the duties of this worker; all of them by default.
     pub fn duties(mut self, duties: Duties) -> Self {
         self.config.duties = duties;
         self
@@ -251,7 +251,7 @@ impl WorkerBuilder {
     /// ```
     ///
     /// # Errors
-    /// As [`WorkerBuilder::run_until`], or the store cannot count.
+    /// As [`WorkerBuilder::run_until`], or the store fails to count the due events.
     pub async fn run_until_idle(self) -> Result<StopReport, WorkerError> {
         let tenure = self.tenure.clone();
         let queues = self.config.queues.clone();
@@ -261,7 +261,7 @@ impl WorkerBuilder {
         let idle = async {
             let mut polls = 0;
             while polls < IDLE_POLLS {
-                // A store sends no notice of its counts.
+                // The store does not notify of changes, so poll.
                 tokio::time::sleep(IDLE_POLL_INTERVAL).await;
                 match is_idle(&tenure, &watch, &queues).await {
                     Ok(true) => polls += 1,
@@ -288,7 +288,7 @@ impl private::Source for EventSource {
     }
 
     fn check(&self, _tenure: &Tenure, problems: &mut Vec<Invalid>) {
-        // A refused handler is a problem already.
+        // An invalid pattern has been reported already; its handler is not missing.
         if self.routes.is_empty() && !self.does_fan_out && problems.is_empty() {
             let expected = "one or more: `.on(\"order.*\", …)`";
             problems.push(Invalid::new("the worker's handlers", "none", expected));
@@ -306,7 +306,7 @@ impl private::Source for EventSource {
 }
 
 impl EventSource {
-    /// One handler for all topics.
+    /// Combines the routes into one handler for all topics.
     fn into_handler(self, tenure: &Tenure) -> Arc<dyn Handler> {
         let unsubscribed = if self.routes.is_empty() {
             Unsubscribed::Waits
@@ -335,7 +335,7 @@ async fn is_idle(tenure: &Tenure, watch: &Watch, queues: &[QueueName]) -> Result
     let counts = tenure.count().await?;
     let mut counts = counts.queues.iter();
     let is_due = counts.any(|(name, waits)| waits.due > 0 && is_ours(name) && !is_paused(name));
-    // Read last: due items are being claimed, held or settled by then.
+    // Read last: an item that is no longer due is claimed, held or settled by then.
     let is_busy = watch.health().is_some_and(|health| !health.is_idle);
     Ok(!is_due && !is_busy)
 }

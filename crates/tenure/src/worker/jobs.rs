@@ -68,7 +68,7 @@ const READ_RETRY_DELAY: Duration = Duration::from_secs(1);
 #[expect(missing_debug_implementations, reason = "handlers are functions")]
 pub struct JobSource {
     kinds: BTreeMap<JobKind, Route>,
-    /// Kind whose handler was named last.
+    /// Kind whose handler was registered last.
     last: Option<JobKind>,
     chunks: Option<ChunkRenewer>,
 }
@@ -95,7 +95,7 @@ impl Default for Route {
 impl WorkerBuilder<JobSource> {
     pub(crate) fn jobs(tenure: Tenure) -> Self {
         let mut config = EngineConfig {
-            // Claims reap what has lapsed, and jobs are neither pruned nor replayed.
+            // Claims reap lapsed leases; this worker neither prunes nor replays.
             duties: Duties {
                 reaper: Duty::Left,
                 pruner: Duty::Left,
@@ -129,8 +129,8 @@ impl WorkerBuilder<JobSource> {
         self
     }
 
-    /// Sets retries, timeout and concurrency of the handler that was named last. The timeout is the
-    /// [`max_hold`](Self::max_hold) of its kind.
+    /// Sets retries, timeout and concurrency of the handler that was registered last. The timeout
+    /// is the [`max_hold`](Self::max_hold) of its kind.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the other sources consume the options"
@@ -195,8 +195,12 @@ impl private::Source for JobSource {
     fn check(&self, tenure: &Tenure, problems: &mut Vec<Invalid>) {
         let mut kinds = self.kinds.iter();
         if let Some((kind, _)) = kinds.find(|(_, route)| route.function.is_none()) {
-            let (value, expected) = (format!("for {kind}"), "a handler for it: `.on(…)`");
-            problems.push(Invalid::new("a longest hold", value, expected));
+            let expected = "a handler for this kind: `.on(…)`";
+            problems.push(Invalid::new(
+                "max_hold",
+                format!("set for {kind}"),
+                expected,
+            ));
         }
         problems.extend(jobs_of(&tenure.shared()).err());
     }
@@ -233,7 +237,7 @@ impl private::Source for JobSource {
     }
 }
 
-/// The maximum hold is each kind's own; this is the shortest one allowed.
+/// Uses the shortest maximum hold allowed, because each kind has its own.
 fn timing(term: Term, heartbeat: Duration) -> LeaseTiming {
     LeaseTiming {
         term,
@@ -242,11 +246,11 @@ fn timing(term: Term, heartbeat: Duration) -> LeaseTiming {
     }
 }
 
-/// The jobs of a store.
+/// Returns the jobs of a store in the form of a store, for the engine.
 fn jobs_of(store: &Arc<dyn Store>) -> Result<Arc<dyn Store>, Invalid> {
     let jobs = RowStore::of_jobs(store).ok_or_else(|| {
         let expected = "PostgreSQL or SQLite";
-        Invalid::new("the store", "one that keeps no jobs", expected)
+        Invalid::new("the store", "one that does not support jobs", expected)
     })?;
     Ok(Arc::new(jobs))
 }
@@ -267,7 +271,7 @@ impl JobHandlers {
         let job = match job_port(&self.tenure)?.job(JobId::new(id), None).await {
             Ok(Some(job)) => job,
             Ok(None) => return Err(Failure::new(format!("there is no job {id} any more"))),
-            // The job has not failed.
+            // The read failed, not the job.
             Err(error) if error.is_transient() => return Ok(Outcome::snooze(READ_RETRY_DELAY)),
             Err(error) => return Err(error.into()),
         };
@@ -286,7 +290,7 @@ impl JobHandlers {
             matrix: job.matrix.clone(),
             job: None,
         };
-        // The engine cannot end a hold before its term, so a shorter maximum is enforced here.
+        // The engine cannot end a hold before its term is over, so enforce a shorter maximum here.
         let longest = route.map(|route| route.max_hold);
         let Some(longest) = longest.filter(|longest| *longest < self.term) else {
             return function(HeldJob::new(job, cx, place, None)).await;

@@ -27,7 +27,7 @@ use private::Work;
 /// Builder of a worker. Problems are collected and reported together by
 /// [`start`](WorkerBuilder::start).
 ///
-/// The source decides what is claimed and which methods name its handlers:
+/// The source determines the items that are claimed, and the methods that register handlers:
 ///
 /// | begun by | source | handlers by |
 /// |---|---|---|
@@ -74,16 +74,16 @@ mod private {
     use super::{Arc, ChunkHome, EngineConfig, Handler, Invalid, Store, Tenure, WorkerId};
 
     pub trait Source: Sized {
-        /// Concurrency and batch of this source, in place of those of the settings.
+        /// Concurrency and batch of this source, instead of those in the settings.
         const LIMITS: Option<(u32, u32)> = None;
 
-        /// Identity of the worker to start.
+        /// Id of the worker to start.
         fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid>;
 
         /// Adds the problems of the source itself.
         fn check(&self, tenure: &Tenure, problems: &mut Vec<Invalid>);
 
-        /// Handler and store of the worker, once everything is valid.
+        /// Converts the source into the parts of the engine; called after `check`.
         fn into_work(
             self,
             tenure: &Tenure,
@@ -127,7 +127,7 @@ impl<S: Source> WorkerBuilder<S> {
         }
     }
 
-    /// Sets how many items are worked on at once: 10 by default, 200 calls for a sender.
+    /// Sets the number of items worked on at once: 10 by default, 200 calls for a sender.
     pub fn concurrency(mut self, items: u32) -> Self {
         self.concurrency = Some(items);
         self
@@ -136,9 +136,9 @@ impl<S: Source> WorkerBuilder<S> {
     /// Sets the settings; those of the cluster take precedence.
     ///
     /// A sender and a worker on jobs have their own concurrency and batch, and a worker on jobs its
-    /// own lease timing. Rows of a table in the words of `sync_jobs` are leased for 5 minutes and
-    /// renewed every minute, those of `sync_checkpoints` for 2 minutes and every 30 s, unless the
-    /// settings have another term than the default.
+    /// own lease timing. Rows of a table with the columns of the preset `sync_jobs` are leased for
+    /// 5 minutes and renewed every minute, those with the columns and the order of
+    /// `sync_checkpoints` for 2 minutes and every 30 s, unless term or heartbeat are set.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.config.settings = settings;
         self
@@ -234,7 +234,7 @@ impl<S> fmt::Debug for WorkerBuilder<S> {
     }
 }
 
-/// The problem of options without a handler.
+/// Problem: options were set before any handler.
 fn no_handler_yet() -> Invalid {
     let expected = "a handler before it: `.on(…).with(…)`";
     Invalid::new("the handler's options", "set before any handler", expected)

@@ -59,7 +59,7 @@ impl WorkerBuilder<RowSource> {
         config.rows.table = Some(table.described().name.to_string());
         config.rows.usual = table.described().default_timing();
         if table.described().states == States::Derived {
-            // A lapsed row counts as free there, and claims reap it.
+            // Without a status column, a lapsed row counts as free, and claims reap it.
             config.rows.recovery = Recovery::InClaim;
             config.duties.reaper = Duty::Left;
         }
@@ -82,8 +82,8 @@ impl WorkerBuilder<RowSource> {
         self.handler(Arc::new(EventFn::new(function)))
     }
 
-    /// Calls `function` with each row, deserialised as a `T`, as the method of the same name for
-    /// events does.
+    /// Calls `function` with each row, deserialised as a `T`; otherwise like `on_json` of a worker
+    /// on events.
     pub fn on_json<T, F, Fut>(self, function: F) -> Self
     where
         T: DeserializeOwned + 'static,
@@ -93,13 +93,13 @@ impl WorkerBuilder<RowSource> {
         self.handler(Arc::new(JsonFn::new(function)))
     }
 
-    /// Passes each row to `handler`, as the same event as `on` does.
+    /// Passes each row to `handler`, as the event that [`on`](Self::on) describes.
     pub fn handler(mut self, handler: Arc<dyn Handler>) -> Self {
         self.source.handler = Some(handler);
         self
     }
 
-    /// Sets retries, timeout and concurrency of the handler, which must be named before.
+    /// Sets retries, timeout and concurrency of the handler, which must be registered before.
     pub fn with(mut self, options: HandlerOptions) -> Self {
         match self.source.handler.take() {
             Some(handler) => {
@@ -196,7 +196,7 @@ impl Handler for RowEvents {
                 item.content = Content::Event(event);
                 self.handler.handle(item, cx)
             }
-            // A retry reads the same row the same way.
+            // A retry would fail in the same way.
             Err(problem) => {
                 let failure = Failure::new(problem.to_string()).never();
                 Box::pin(async { Err::<Outcome, _>(failure) })

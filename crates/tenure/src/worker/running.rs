@@ -49,7 +49,7 @@ impl Worker {
         Watch(Arc::downgrade(&self.slot))
     }
 
-    /// Waits until an internal task panics (a bug), and returns which one and why.
+    /// Waits until an internal task panics (a bug); returns its name and the reason.
     pub async fn failed(&self) -> String {
         match self.slot.read().await.as_ref() {
             Some(engine) => engine.failed().await,
@@ -87,7 +87,7 @@ impl Worker {
         }
     }
 
-    /// Wakes the engine; does nothing once it is gone.
+    /// Returns a handle that wakes the engine; `None` once the worker is stopping.
     pub(super) fn waker(&self) -> Option<Wake> {
         self.slot.try_read().ok()?.as_ref().map(Engine::waker)
     }
@@ -131,9 +131,10 @@ pub enum WorkerError {
     #[error("signals cannot be received")]
     Signals(#[source] std::io::Error),
     /// A second signal arrived before the worker had stopped; its leases will lapse.
-    #[error("a second signal ended the worker before it had stopped; what it held lapses")]
+    #[error("a second signal ended the worker before it had stopped; its leases lapse")]
     Interrupted,
-    /// An internal task panicked, which is a bug of Tenure.
+    /// An internal task panicked, which is a bug of Tenure; or the store failed in
+    /// [`WorkerBuilder::run_until_idle`](crate::WorkerBuilder::run_until_idle).
     #[error("the worker failed: {0}")]
     Failed(String),
 }

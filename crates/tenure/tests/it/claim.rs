@@ -1,4 +1,4 @@
-//! Manual claims: fresh tokens, items that must be worked alone, and lost answers.
+//! Manual claims: fresh tokens, poison items, and releases.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use tenure::lease::{Claim, LapsePolicy, Reap};
 use tenure::store::{Clock, SystemClock, Timestamp};
 use tenure::{Event, Tenure, Term};
 
-/// A store with one due item that must be worked alone.
+/// A store with one due poison item.
 async fn store_with_a_loner() -> Tenure {
     let tenure = Tenure::open("memory:").await.unwrap();
     let event = Event::new("poison", &1).unwrap();
@@ -65,7 +65,7 @@ async fn every_token_is_new() {
 }
 
 #[tokio::test]
-async fn an_empty_claim_asks_for_an_item_to_be_worked_alone() {
+async fn a_claim_that_finds_nothing_else_takes_a_poison_item() {
     let tenure = store_with_a_loner().await;
     let held = tenure.claim(10).await.unwrap().unwrap();
     assert_eq!(topic(&held), "poison");
@@ -73,7 +73,7 @@ async fn an_empty_claim_asks_for_an_item_to_be_worked_alone() {
 }
 
 #[tokio::test]
-async fn a_busy_queue_does_not_starve_an_item_to_be_worked_alone() {
+async fn a_busy_queue_does_not_starve_a_poison_item() {
     let tenure = store_with_a_loner().await;
     enqueue(&tenure, 20).await;
     let mut turns = Vec::new();
@@ -86,7 +86,7 @@ async fn a_busy_queue_does_not_starve_an_item_to_be_worked_alone() {
 }
 
 #[tokio::test]
-async fn a_claim_of_none_claims_none() {
+async fn a_claim_with_a_limit_of_zero_takes_nothing() {
     let tenure = Tenure::open("memory:").await.unwrap();
     enqueue(&tenure, 1).await;
     assert!(tenure.claim(0).await.unwrap().is_none());
@@ -94,7 +94,7 @@ async fn a_claim_of_none_claims_none() {
 }
 
 #[tokio::test]
-async fn release_gives_back_whatever_a_token_holds() {
+async fn a_release_ends_all_holds_of_a_token() {
     let tenure = Tenure::open("memory:").await.unwrap();
     enqueue(&tenure, 3).await;
     let held = tenure.claim(2).await.unwrap().unwrap();
@@ -104,7 +104,7 @@ async fn release_gives_back_whatever_a_token_holds() {
 }
 
 #[tokio::test]
-async fn debug_shows_the_worker_and_no_address() {
+async fn debug_shows_the_worker_but_not_the_url() {
     let tenure = Tenure::open("memory:").await.unwrap();
     let text = format!("{tenure:?}");
     assert!(text.contains(tenure.worker_id().as_str()), "{text}");

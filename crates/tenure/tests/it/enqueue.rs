@@ -134,7 +134,7 @@ async fn only(tenure: &Tenure) -> (Event, bool) {
 }
 
 #[tokio::test]
-async fn another_driver_enqueues_on_postgres_by_the_statement() {
+async fn another_driver_enqueues_on_postgres_with_the_statement() {
     let database = testing::postgres().await;
     tenure::migrate(&database.url, &StoreConfig::default())
         .await
@@ -165,7 +165,7 @@ async fn another_driver_enqueues_on_postgres_by_the_statement() {
     assert_eq!(
         first.get::<_, i64>(0),
         again.get::<_, i64>(0),
-        "the dedupe key"
+        "one dedupe key, one event"
     );
     let (event, is_delayed) = only(&tenure).await;
     assert!(is_delayed);
@@ -218,7 +218,7 @@ async fn sqlx_enqueues_on_its_connections_to_sqlite() {
 }
 
 #[tokio::test]
-async fn another_driver_enqueues_on_sqlite_by_the_statement() {
+async fn another_driver_enqueues_on_sqlite_with_the_statement() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shop.db");
     let tenure = Tenure::open(&format!("sqlite://{}", path.display()))
@@ -300,7 +300,7 @@ async fn a_store_works_on_the_applications_own_pool() {
 }
 
 #[tokio::test]
-async fn a_bad_address_or_name_is_refused() {
+async fn an_invalid_url_or_name_is_refused() {
     for url in ["", "mysql://host/db", "postgres"] {
         let error = Tenure::open(url).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Invalid, "{url:?}: {error}");

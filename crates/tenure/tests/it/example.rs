@@ -1,4 +1,4 @@
-//! The examples run as they are printed.
+//! Runs the examples and compares their output.
 
 #[expect(
     dead_code,
@@ -28,12 +28,12 @@ mod resumable_import;
 #[path = "../../examples/webhooks.rs"]
 mod webhooks;
 
-/// Goal: a killed import continues without missing or repeated rows. Method: the test kills the
+/// Goal: a killed import continues without missing or repeated rows. Method: the test aborts the
 /// import after some of its rows exist, and runs it again.
 ///
 /// Proves: S5-001, S5-003
 #[tokio::test(flavor = "multi_thread")]
-async fn the_import_example_goes_on_where_it_was_cut() {
+async fn the_import_example_continues_after_an_abort() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("import.db");
     let first = tokio::spawn({
@@ -51,7 +51,7 @@ async fn the_import_example_goes_on_where_it_was_cut() {
     assert!(first.await.unwrap_err().is_cancelled());
     let before = rows(&path);
     let all = resumable_import::CHUNKS * resumable_import::LINES;
-    assert!(before < all, "it was cut in the middle");
+    assert!(before < all, "the import was aborted in the middle");
     assert!(before.is_multiple_of(resumable_import::LINES));
 
     let mut printed = Vec::new();

@@ -135,7 +135,7 @@ async fn a_failure_that_is_never_retried_is_dead_at_once() {
 }
 
 #[tokio::test]
-async fn a_payload_of_another_shape_is_retried_with_an_error_that_names_all() {
+async fn a_payload_of_another_type_is_retried_with_a_detailed_error() {
     #[derive(serde::Deserialize)]
     struct Refund {
         #[expect(dead_code, reason = "only its name counts")]

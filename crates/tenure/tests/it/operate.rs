@@ -5,7 +5,7 @@ use tenure::{StoreErrorKind, Tenure};
 
 /// An invalid key is refused before the store is called, and nothing is stored.
 #[tokio::test]
-async fn a_key_that_cannot_be_one_is_refused() {
+async fn an_invalid_key_is_refused() {
     let tenure = Tenure::open("memory:").await.unwrap();
     let long = "k".repeat(256);
     for (key, message) in [

@@ -80,14 +80,14 @@ async fn every_fault_happens_once_and_nothing_is_lost() {
                 u32::from(fault == Fault::CrashBeforeSettle),
                 "{what}"
             );
-            // The key kept its order: no event behind the crashed head was worked.
+            // Both events are done, so nothing is left to work on.
             assert_eq!(worker.work_until_idle().await.unwrap().handled, 0, "{what}");
         }
     }
 }
 
 #[tokio::test]
-async fn retries_are_due_when_the_test_says_so_and_run_out() {
+async fn retries_are_due_by_the_clock_of_the_test_and_run_out() {
     for (name, tenure, _kept) in stores().await {
         tenure.enqueue_now(paid(7)).await.unwrap();
         let worker = tenure
@@ -109,7 +109,7 @@ async fn retries_are_due_when_the_test_says_so_and_run_out() {
 }
 
 #[tokio::test]
-async fn what_was_enqueued_is_asserted_with_a_text_that_helps() {
+async fn a_failed_assertion_lists_all_enqueued_events() {
     for (name, tenure, _kept) in stores().await {
         let none = enqueued(&tenure).await.unwrap();
         assert_eq!(none.to_string(), "nothing was", "{name}");

@@ -52,7 +52,7 @@ async fn enqueue(tenure: &Tenure, topic: &str) -> ItemId {
 }
 
 #[tokio::test]
-async fn what_is_done_is_owed_and_sent_and_the_rest_waits() {
+async fn a_done_event_is_delivered_to_each_subscribed_endpoint() {
     let tenure = Tenure::open("memory:").await.unwrap();
     endpoint(&tenure, "billing", "order.*").await;
     endpoint(&tenure, "audit", "*").await;
@@ -79,7 +79,7 @@ async fn what_is_done_is_owed_and_sent_and_the_rest_waits() {
 }
 
 #[tokio::test]
-async fn an_event_that_nobody_takes_fails_beside_handlers_and_waits_without_them() {
+async fn an_event_without_a_receiver_fails_if_the_worker_has_handlers_and_otherwise_waits() {
     for (has_handler, failures) in [(true, 1), (false, 0)] {
         let tenure = Tenure::open("memory:").await.unwrap();
         endpoint(&tenure, "billing", "order.*").await;
@@ -109,7 +109,7 @@ async fn an_event_that_nobody_takes_fails_beside_handlers_and_waits_without_them
 }
 
 #[tokio::test]
-async fn an_endpoint_is_changed_from_what_it_is_like_now() {
+async fn an_edit_starts_from_the_current_values_of_the_endpoint() {
     let tenure = Tenure::open("memory:").await.unwrap();
     let id = endpoint(&tenure, "billing", "*").await;
     let changed = tenure

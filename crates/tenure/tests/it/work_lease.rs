@@ -5,10 +5,10 @@ use tenure::Tenure;
 use tenure::lease::Token;
 use tenure::work_lease::{AcquireResult, StoredWorkLeaseError, SucceedResult, WorkLeaseError};
 
-/// An invalid domain name is refused before the store is called. The error quotes the name,
-/// shortened if it is long.
+/// An invalid domain or space name is refused before the store is called. The error says what is
+/// expected, and shortens a long name.
 #[tokio::test]
-async fn names_that_cannot_be_are_refused_with_what_is_expected() {
+async fn invalid_names_are_refused_with_a_short_error() {
     let tenure = Tenure::open("memory:").await.unwrap();
     let lease = tenure.work_lease("payments-3").unwrap();
     let token = tenure.token();
@@ -41,7 +41,7 @@ async fn names_that_cannot_be_are_refused_with_what_is_expected() {
 
 /// Proves: S3-006, S3-047, S3-048
 #[tokio::test]
-async fn mistakes_say_what_to_do_and_show_no_token() {
+async fn errors_name_the_mistake_and_show_no_token() {
     let tenure = Tenure::open("memory:").await.unwrap();
     let lease = tenure.work_lease("payments-3").unwrap();
     let answer = lease.try_acquire("A", 1).await.unwrap();

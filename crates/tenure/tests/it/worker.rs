@@ -23,7 +23,7 @@ fn worker(tenure: &Tenure) -> WorkerBuilder {
 }
 
 #[tokio::test]
-async fn everything_that_is_wrong_is_told_at_once() {
+async fn all_problems_are_reported_together() {
     let settings = Settings {
         concurrency: 0,
         heartbeat: Some(Duration::from_secs(10)),
@@ -53,7 +53,7 @@ async fn a_worker_without_handlers_does_not_start() {
 }
 
 #[tokio::test]
-async fn a_worker_is_who_its_tenure_is_and_can_be_watched_beyond_its_end() {
+async fn the_first_worker_has_the_id_of_its_tenure_and_a_watch_outlives_it() {
     let tenure = memory().await;
     let worker = worker(&tenure).start().await.unwrap();
     assert_eq!(worker.health().worker, *tenure.worker_id());
@@ -69,7 +69,7 @@ async fn a_worker_is_who_its_tenure_is_and_can_be_watched_beyond_its_end() {
 }
 
 #[tokio::test]
-async fn a_worker_runs_until_its_end_comes() {
+async fn run_until_stops_the_worker_when_the_future_completes() {
     let tenure = memory().await;
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(worker(&tenure).run_until(ended));
@@ -105,7 +105,7 @@ async fn a_worker_on_postgresql_needs_three_connections() {
 }
 
 #[tokio::test]
-async fn a_worker_that_left_does_not_speak_for_the_next_one() {
+async fn two_workers_of_one_program_leave_separately() {
     let tenure = Tenure::open_with("memory:", &StoreConfig::default(), "back-office")
         .await
         .unwrap();

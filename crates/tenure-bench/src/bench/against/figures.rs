@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_by_name_and_anything_else_is_passed_over() {
+    fn figures_are_read_by_name_and_anything_else_is_ignored() {
         let object = json!({
             "database": "sqlite", "events": 2000, "rounds": 1, "cores": 2,
             "drain_per_s": 1500.5, "pickup_p50_ms": 3, "keyed_per_s": null,
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_told_by_the_name() {
+    fn the_kind_of_a_figure_follows_from_its_name() {
         for (name, kind) in [
             ("drain_per_s", Some(FigureKind::Speed)),
             ("keyed_vs_unkeyed", Some(FigureKind::Speed)),

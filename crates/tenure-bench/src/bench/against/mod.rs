@@ -52,8 +52,8 @@ pub(super) async fn run(host: &Host<'_>, args: &Bench, against: &Path) -> Result
 }
 
 impl Bench {
-    /// The arguments of a child process that measures one round of the same run. They always
-    /// include a drain with keys.
+    /// The arguments of a child process that measures one round of the same run. A run with events
+    /// always includes a drain with keys.
     fn of_one_round(&self) -> Vec<String> {
         let mut all: Vec<String> = ["bench", "--json", "--rounds=1"].map(str::to_owned).into();
         let mut add = |name: &str, value: &dyn Display| all.push(format!("--{name}={value}"));

@@ -10,7 +10,7 @@ use super::statistics::{median, median_interval};
 use crate::host::{Completion, Host};
 use crate::stop::Stop;
 
-/// A figure is worse if it is below this part of the old one with a confidence of 95 %.
+/// A figure is worse if, with a confidence of 95 %, its ratio to the old one is below this.
 const WORSE_BELOW: f64 = 0.97;
 
 /// The judgement on one figure.
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_worse_when_its_whole_interval_is() {
+    fn a_figure_is_worse_when_its_whole_interval_is_below_the_limit() {
         let slower = compared(0.95, 21);
         assert_eq!(slower.worse, ["drain_per_s", "pickup_p50_ms"]);
         assert_eq!(slower.verdict(), Completion::Failed);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_on_both_sides_is_equal() {
+    fn two_zeros_are_equal() {
         assert!((ratio(FigureKind::Cost, (0.0, 0.0)) - 1.0).abs() < 1e-9);
         assert!(ratio(FigureKind::Cost, (2.0, 4.0)) < 1.0);
         assert!(ratio(FigureKind::Speed, (2.0, 4.0)) > 1.0);

@@ -36,7 +36,7 @@ pub(super) fn median_interval(values: &[f64]) -> Option<Interval> {
 /// 2.5 %.
 fn rank(count: usize) -> Option<usize> {
     let n = f64::from(u32::try_from(count).ok()?);
-    // The probability that exactly `below` values are below, and the sum of these probabilities.
+    // The probability that exactly, and that at most, `below` values are below the median.
     let mut exactly = 0.5_f64.powf(n);
     let (mut at_most, mut below) = (exactly, 0.0);
     let mut rank = None;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_of_sorted_values() {
+    fn the_values_are_sorted_first() {
         let values: Vec<f64> = (1..=21).rev().map(f64::from).collect();
         let expected = Interval {
             low: 6.0,
@@ -95,8 +95,8 @@ mod tests {
         assert_eq!(median_interval(&[1.0; 5]), None);
     }
 
-    /// Of all ways in which 21 values may lie around the median, at least 95 % have it in the
-    /// interval.
+    /// Of all ways in which the values may lie around the median, at least 95 % have the median in
+    /// the interval.
     #[test]
     fn the_interval_covers_the_median_as_often_as_it_says() {
         for count in [6_usize, 13, 17] {

@@ -1,5 +1,5 @@
-//! Chunks of a matrix, claimed and synced one by one through the public API, with tokens, fences
-//! and the keeper of chunks.
+//! Chunks of a matrix, each claimed and synced by itself through the public API, with tokens,
+//! fences and the thread that renews chunks.
 
 use futures_util::future::try_join_all;
 use tenure::job::{ChunkAnswer, HoldError, Matrix};
@@ -8,10 +8,10 @@ use crate::bench::drain::open;
 use crate::stop::{Failure, Stop};
 use crate::yardstick::{Stopwatch, Yardstick, chunk_name};
 
-/// Concurrent loops, of Tenure and of the SQL loops; SQLite has one writer, so there is one SQL
-/// loop there.
+/// Number of concurrent loops, with Tenure and with SQL alone; on SQLite, which has one writer,
+/// there is one SQL loop.
 pub(super) const LOOPS: u32 = 4;
-/// Rows reported at the end of a chunk.
+/// Number of rows reported at the end of a chunk.
 const ROWS: u64 = 1000;
 
 pub(super) struct Chunks {

@@ -18,7 +18,7 @@ use crate::host::Steps;
 use crate::stop::Stop;
 use crate::yardstick::{Shape, Yardstick};
 
-/// Measurements in every round.
+/// Number of measurements in a round.
 const STEPS: u64 = 4;
 
 #[derive(Debug, Args)]

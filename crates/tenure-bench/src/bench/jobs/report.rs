@@ -76,14 +76,18 @@ pub(super) fn print(host: &Host<'_>, figures: &JobFigures) -> Result<(), Stop> {
             figures.bare_chunks_per_s,
         ),
         rate("chunks, claim and end", figures.chunks_per_s),
-        at_least("chunks, of those by hand", figures.chunks_vs_bare, 0.8),
+        at_least(
+            "chunks, vs. checkpoints by hand",
+            figures.chunks_vs_bare,
+            0.8,
+        ),
         rate("row loop", figures.row_per_s),
         rate(
             "adopted outbox, drained by the engine",
             figures.adopted_per_s,
         ),
         at_least(
-            "adopted outbox, of the row loop",
+            "adopted outbox, vs. the row loop",
             figures.adopted_vs_row,
             0.8,
         ),

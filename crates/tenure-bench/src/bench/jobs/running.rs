@@ -13,10 +13,10 @@ use crate::bench::wait::{Headway, until};
 use crate::stop::Stop;
 use crate::yardstick::Yardstick;
 
-/// Short, so that a run sees several heartbeats soon.
+/// Term of the leases, short so that several heartbeats come soon.
 const TERM: Duration = Duration::from_secs(8);
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// Heartbeats to count.
+/// Number of counted heartbeats.
 const TICKS: u32 = 8;
 /// Jobs per enqueue.
 const BULK: u32 = 1000;

@@ -88,7 +88,7 @@ async fn with_and_without(
     Ok(compare(run.rounds, measure_side).await?.drain)
 }
 
-/// Steps of this comparison.
+/// Number of progress steps of this comparison.
 pub(super) fn steps(rounds: u32) -> u64 {
     u64::from(rounds) * 4 + 3
 }

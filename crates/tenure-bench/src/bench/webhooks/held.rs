@@ -17,10 +17,10 @@ use crate::yardstick::Yardstick;
 
 /// Interval between two samples of connections and memory.
 const SAMPLE: Duration = Duration::from_millis(250);
-/// Open files besides the two ends of each call.
+/// Number of open files besides the two ends of each call.
 const FILES: u64 = 200;
 
-/// Holds the calls open and samples.
+/// Holds the calls open, and samples connections and memory.
 pub(super) async fn measure(url: &str, args: &Webhooks) -> Result<HeldCalls, Stop> {
     allow_files(2 * u64::from(args.held_calls) + FILES)?;
     let yardstick = Yardstick::open(url, "held").await?;

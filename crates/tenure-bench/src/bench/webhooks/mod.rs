@@ -23,11 +23,11 @@ use crate::host::{Host, Steps};
 use crate::stop::Stop;
 use crate::yardstick::Yardstick;
 
-/// Concurrent calls, of the bare client and of the sender; the sender's default.
+/// Number of concurrent calls of the bare client and of the sender: the sender's default.
 const CONCURRENCY: u32 = 200;
-/// Receivers, called in turn, each a separate endpoint.
+/// Number of receivers. They are called in turn, and each is a separate endpoint.
 const RECEIVERS: u32 = 8;
-/// Calls of a turn for each timed event.
+/// One event is timed for this many calls of a turn.
 const TIMED: u32 = 10;
 
 #[derive(Debug, Args)]
@@ -123,7 +123,7 @@ async fn measure(
     })
 }
 
-/// The HTTP client alone and the sender, alternating.
+/// The bare client, the sender, and the bare client with a row per call, alternating.
 async fn compare_clients(
     yardstick: &Yardstick,
     receivers: &Receivers,

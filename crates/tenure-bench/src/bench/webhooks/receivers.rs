@@ -129,7 +129,7 @@ async fn take(
         shared.taken.fetch_add(1, Ordering::Relaxed);
     }
     if !shared.hold.is_zero() {
-        // The slow receiver that is measured.
+        // The delay is the purpose of a slow receiver.
         tokio::time::sleep(shared.hold).await;
     }
     shared.answered.fetch_add(1, Ordering::Relaxed);

@@ -108,16 +108,16 @@ fn lines(figures: &WebhookFigures) -> Vec<Row> {
             figures.recorded_per_s,
         ),
         rate("webhooks", figures.webhooks_per_s),
-        rate("events owed to endpoints", figures.fan_out_per_s),
+        rate("events fanned out", figures.fan_out_per_s),
     ];
     let ratios = [
         (
-            "webhooks, of the bare client",
+            "webhooks, vs. the bare client",
             figures.webhooks_vs_http,
             0.25,
         ),
         (
-            "webhooks, of the client with a row per call",
+            "webhooks, vs. the client with a row per call",
             figures.webhooks_vs_recorded,
             0.5,
         ),
@@ -138,7 +138,7 @@ fn lines(figures: &WebhookFigures) -> Vec<Row> {
         " ms",
     ));
     lines.push(at_least(
-        "webhooks beside a dead endpoint, of none",
+        "webhooks with a dead endpoint, vs. none",
         figures.dead_endpoint_vs_none,
         0.9,
     ));

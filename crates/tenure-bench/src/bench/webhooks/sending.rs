@@ -21,8 +21,8 @@ use crate::bench::wait::{Headway, until};
 use crate::stop::{Failure, Stop};
 use crate::yardstick::{Stopwatch, Yardstick, event};
 
-/// Concurrent deliveries per endpoint, including those being settled. Their sum over all endpoints
-/// exceeds the concurrency, so that a settle leaves no executor idle.
+/// Maximum number of deliveries held per endpoint, including those being settled. Their sum over
+/// all endpoints exceeds the concurrency, so that a settle leaves no executor idle.
 const IN_HAND: u32 = 50;
 
 pub(super) struct Sending<'a> {
@@ -32,7 +32,7 @@ pub(super) struct Sending<'a> {
     keyring: Arc<Keyring>,
 }
 
-/// When a measurement counts as finished.
+/// The condition that ends a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The receivers have all calls, and the sender holds nothing: all attempts are recorded.
@@ -133,7 +133,7 @@ impl<'a> Sending<'a> {
             .start()
             .await
             .map_err(|error| failed(&error))?;
-        until("all events are owed", POLL, async || {
+        until("all events are fanned out", POLL, async || {
             let missing = events.saturating_sub(handled.load(Ordering::Relaxed));
             let is_held = worker.health().held > 0;
             Ok(Headway::missing(u64::from(missing) + u64::from(is_held)))
@@ -186,7 +186,7 @@ impl<'a> Sending<'a> {
         Ok(rate)
     }
 
-    /// The Tenure that enqueues.
+    /// The open store, for enqueueing.
     pub(super) fn tenure(&self) -> &Tenure {
         &self.tenure
     }
@@ -203,7 +203,7 @@ pub(super) fn topic(nth: usize) -> String {
     format!("bench.webhook-{nth}")
 }
 
-/// The timeout of a call that takes this long.
+/// The timeout for a call that takes this long: a minute more.
 pub(super) fn limit(length: Duration) -> Duration {
     (length + Duration::from_mins(1)).min(EndpointSettings::TIMEOUT_MAX)
 }

@@ -13,7 +13,7 @@ use crate::config::{Complaint, Place, nearest};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
-/// The parts of a map that hold fields.
+/// The sections of a map; all other fields are at its top level.
 const PARTS: [&str; 2] = ["columns", "status"];
 
 pub(super) fn read(table: &Identifier, file: &Path) -> Result<LeaseTable, Stop> {
@@ -119,7 +119,7 @@ impl MapWalk<'_> {
     }
 }
 
-/// The values of a field: one text, or for the order a list of texts.
+/// The values of a field: one text, or for `order` a list of texts.
 fn texts(field: &str, value: &DeValue<'_>) -> Option<Vec<String>> {
     let text = |value: &DeValue<'_>| {
         if let DeValue::String(text) = value {

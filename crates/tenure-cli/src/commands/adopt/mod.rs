@@ -183,7 +183,7 @@ async fn undo(
     match tenure.undo_adoption(recorded, held).await? {
         0 => {}
         held => {
-            let message = format!("workers hold {held} rows of {name}");
+            let message = format!("rows of {name} that workers hold: {held}");
             return Err(Problem::new(Exit::Refused, message)
                 .hint(format!(
                     "stop the workers of this table, which release their rows; `tenure reap \

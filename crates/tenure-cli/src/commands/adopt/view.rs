@@ -147,7 +147,7 @@ pub(super) fn list(cx: &Context, tables: &[AdoptedTable]) -> Result<Exit, Stop> 
             Cell::new(relative(adopted.adopted_at, now)),
             Cell::new(adopted.columns.len()),
             Cell::new(match adopted.location {
-                TableLocation::Gone => "gone: --undo removes the record",
+                TableLocation::Gone => "the table no longer exists; `--undo` removes the record",
                 TableLocation::Elsewhere => "in another schema",
                 TableLocation::Here if adopted.is_finished => "",
                 TableLocation::Here => "unfinished: run it again",

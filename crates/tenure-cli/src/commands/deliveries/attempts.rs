@@ -127,7 +127,7 @@ pub(in crate::commands) fn times(detail: &CallDetail) -> String {
     texts.join(", ")
 }
 
-/// A duration that may be well under a millisecond.
+/// Formats a duration, in microseconds if it is shorter than a millisecond.
 pub(in crate::commands) fn micros(micros: u64) -> String {
     match micros {
         0..=999 => format!("{micros}us"),

@@ -3,7 +3,6 @@
 mod attempts;
 mod view;
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use tenure::operate::{Filter, ReplayRate};
 use tenure::store::Timestamp;
@@ -15,7 +14,7 @@ use self::view::{DeliveryView, table};
 pub(super) use self::view::{EndpointNames, show};
 use super::replay::{self, ReplayOptions, SettledArg};
 use super::{Context, answers, once_each};
-use crate::args::{StateArg, delivery_id, event_id};
+use crate::args::{StateArg, delivery_id, event_id, reason};
 use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
@@ -72,7 +71,7 @@ Examples:
         ids: Vec<ItemId>,
 
         /// The reason, for people
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        #[arg(long, value_parser = reason)]
         reason: String,
     },
 }

@@ -32,7 +32,7 @@ impl EndpointNames {
         number.map_or("?", |number| self.name(number))
     }
 
-    /// The reason for which all pending deliveries of this endpoint wait.
+    /// The reason why a pending delivery waits for its endpoint; `None` if it does not.
     fn holds_up(&self, record: &Record, now: Timestamp) -> Option<&'static str> {
         let number = record.content.delivery()?.endpoint;
         let endpoint = self

@@ -15,7 +15,7 @@ use crate::webhook;
 
 /// A delivery is overdue after this time.
 const DUE_MAX: Duration = Duration::from_mins(1);
-/// An endpoint without success for longer is reported.
+/// An endpoint that has been failing for longer is reported.
 const FAILING_MAX: Duration = Duration::from_hours(1);
 /// Maximum number of names in a finding; the others are counted.
 const NAMED_MAX: usize = 3;
@@ -136,7 +136,7 @@ fn dead(snapshot: &Snapshot) -> Finding {
     }
 }
 
-/// Checks that this process can decrypt all secrets.
+/// Checks that this process can decrypt the secrets of all enabled endpoints.
 pub(super) fn keys(all: &[Endpoint], config: &WebhookConfig) -> Option<Finding> {
     let is_sent_to = |endpoint: &&Endpoint| endpoint.state == EndpointState::Enabled;
     let mut sealed = all.iter().filter(is_sent_to).peekable();
@@ -159,7 +159,8 @@ pub(super) fn keys(all: &[Endpoint], config: &WebhookConfig) -> Option<Finding> 
         let hint = format!("`chmod 600 {file}`");
         return Some(Finding::warning("webhook key", text, hint));
     }
-    Some(Finding::good("webhook key", "opens all sealed secrets"))
+    let text = "opens the secrets of all enabled endpoints";
+    Some(Finding::good("webhook key", text))
 }
 
 /// The first names, and the number of the others.

@@ -73,12 +73,12 @@ fn dead(snapshot: &Snapshot) -> Finding {
             "dead",
             events(usize::try_from(number).unwrap_or(usize::MAX)),
             "`tenure events --state dead` lists them; fix the cause, then `tenure replay --state \
-            dead` puts them back",
+            dead` makes them pending again",
         ),
     }
 }
 
-/// Snapshots for the tests of every part.
+/// Snapshots for the tests of all checks.
 #[cfg(test)]
 pub(super) mod snapshots {
     use std::time::Duration;
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_are_counted() {
+    fn dead_events_are_a_warning() {
         let mut snapshot = snapshot();
         snapshot.counts.dead = 3;
         assert_eq!(verdict(&snapshot, "dead"), Some(Verdict::Warning));

@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::output::plain;
 use crate::problem::{Problem, Stop};
 
-/// Maximum number of workers checked, those that reported last first.
+/// Maximum number of workers checked: those that reported most recently.
 const WORKERS_MAX: u32 = 1_000;
 
 /// Maximum number of stuck keys checked: blocked ones first, then those stuck the longest.

@@ -30,8 +30,8 @@ pub(super) fn due(snapshot: &Snapshot) -> Finding {
     Finding::warning("due", text, hint)
 }
 
-/// Nothing is due, but events with a key may wait for a claim to promote them. Events of a blocked
-/// or paused key wait for an operator instead.
+/// Judges the events behind the heads of their keys when nothing is due: they wait for a claim that
+/// makes them heads, or for an operator if their key is blocked or paused.
 fn behind(snapshot: &Snapshot) -> Finding {
     let queues = snapshot.counts.queues.iter();
     let all: u64 = queues.map(|(_, counts)| counts.behind).sum();

@@ -69,7 +69,7 @@ pub(super) fn settings(snapshot: &Snapshot) -> Option<Finding> {
     })
 }
 
-/// The texts of all, as a list.
+/// The texts of all workers, separated by commas.
 fn names(workers: &[&WorkerRecord], text: impl Fn(&WorkerRecord) -> String) -> String {
     let all: Vec<String> = workers.iter().map(|worker| text(worker)).collect();
     all.join(", ")
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn differing_workers_are_reported() {
+    fn workers_with_another_version_or_older_settings_are_reported() {
         let mut snapshot = snapshot();
         snapshot.workers.push(worker("b"));
         assert_eq!(verdict(&snapshot, "versions"), None);

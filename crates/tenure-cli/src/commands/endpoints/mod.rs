@@ -9,7 +9,6 @@ mod view;
 
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use tenure::Tenure;
 use tenure::lease::Guarded;
@@ -18,6 +17,7 @@ use tenure::webhook::{Endpoint, EndpointId};
 use self::rules::Edit;
 use self::secret::{Add, Rotate};
 use super::Context;
+use crate::args::reason;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
@@ -104,7 +104,7 @@ Examples:
         id: EndpointId,
 
         /// The reason, for people
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        #[arg(long, value_parser = reason)]
         reason: String,
     },
     /// Remove an endpoint; its queued deliveries are buried
@@ -164,7 +164,7 @@ pub(super) fn no_such_endpoint(id: &EndpointId) -> Problem {
         .hint("`tenure endpoints list --all` lists them")
 }
 
-/// Returns the changed endpoint, or the reason for which it was not changed.
+/// Returns the changed endpoint, or the reason why it was not changed.
 fn accepted(id: &EndpointId, answer: Guarded<Endpoint>) -> Result<Endpoint, Problem> {
     match answer {
         Guarded::Accepted(endpoint) => Ok(endpoint),

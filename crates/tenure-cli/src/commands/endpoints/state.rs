@@ -55,7 +55,8 @@ async fn change(
         .edit_endpoint(id, |change| change.state.clone_from(&state))
         .await?;
     let mut endpoint = accepted(id, answer)?;
-    // The store resets the health of a disabled endpoint; one that backs off was enabled already.
+    // The store resets the health only of an endpoint that was disabled. An endpoint that is
+    // backing off was enabled already, so its health is reset here.
     if endpoint.state == EndpointState::Enabled && endpoint.health != EndpointHealth::default() {
         tenure.forget_health(id).await?;
         endpoint.health = EndpointHealth::default();

@@ -33,7 +33,7 @@ pub(super) async fn run(cx: &Context, id: &EndpointId) -> Result<Exit, Stop> {
     let tenure = cx.database.open(IfMissing::Report).await?;
     let endpoint = find(&tenure, id).await?;
     let keys = webhook::keys(&cx.config.webhook)?;
-    // Before the call, because the receiver is not at fault if a secret cannot be decrypted.
+    // Checked before the call: if a secret cannot be decrypted, the receiver is not at fault.
     webhook::open(&endpoint, &keys)?;
     let own = webhook::own_addresses(&cx.config).await;
     let caller = webhook::caller(&cx.config.webhook, keys, own)?;

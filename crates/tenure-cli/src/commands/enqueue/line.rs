@@ -156,7 +156,7 @@ fn of_fields(text: &str, args: &Enqueue) -> Result<Event, Problems> {
     };
     event = args.ordered(event, key.as_deref(), strict)?;
     if let Some(raw) = fields.priority {
-        event = event.priority(value("priority", raw, "0 to 7, high first")?);
+        event = event.priority(value("priority", raw, "0 to 7, highest first")?);
     }
     if let Some(raw) = fields.delay {
         let text: String = value("delay", raw, "text such as \"30s\"")?;

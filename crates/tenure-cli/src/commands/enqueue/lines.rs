@@ -38,7 +38,7 @@ struct Summary {
     bad: u64,
     /// The first invalid lines.
     bad_lines: Vec<BadLine>,
-    /// The line to continue with: all lines before it are written.
+    /// The line to continue with: the events of all lines before it are written.
     next_line: u64,
 }
 

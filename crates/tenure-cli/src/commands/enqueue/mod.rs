@@ -57,7 +57,7 @@ pub(crate) struct Enqueue {
     )]
     delay: Option<Duration>,
 
-    /// The priority within the queue: 0 to 7, high first
+    /// The priority within the queue: 0 to 7, highest first
     #[arg(
         long,
         value_name = "LEVEL",
@@ -221,7 +221,7 @@ fn priority(text: &str) -> Result<Priority, Invalid> {
         Invalid::new(
             "priority",
             format!("{text:?} ({cause})"),
-            "0 to 7, high first",
+            "0 to 7, highest first",
         )
     })?;
     Priority::new(level)

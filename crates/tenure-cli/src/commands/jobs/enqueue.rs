@@ -25,7 +25,7 @@ pub(super) struct EnqueueJob {
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     payload: Option<String>,
 
-    /// The priority of the job: -32768 to 32767, high first
+    /// The priority of the job: -32768 to 32767, highest first
     #[arg(
         long,
         value_name = "N",

@@ -245,10 +245,10 @@ fn variables(job: &HeldJob, socket: &CommandSocket) -> Vec<(String, String)> {
     variables
 }
 
-/// No job of these kinds is due, and nothing is claimed or held.
+/// Returns true if no job of these kinds is due, and the worker claims and holds nothing.
 async fn is_quiet(jobs: &Jobs, watch: &Watch, kinds: &[JobKind]) -> Result<bool, StoreError> {
     let is_busy = || watch.health().is_none_or(|health| !health.is_idle);
-    // Checked last: a job claimed since then is on its way, held or settled.
+    // Check the worker last: a job that is no longer due is claimed, held or settled by then.
     Ok(!is_busy() && !is_due(jobs, kinds).await? && !is_busy())
 }
 

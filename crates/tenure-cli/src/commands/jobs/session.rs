@@ -24,9 +24,9 @@ use super::request::{How, LINE_BYTES_MAX, Reply, Request};
 pub(super) const PREFIX: &str = "tenure-job-";
 /// The name of the socket in its folder.
 pub(super) const SOCKET: &str = "socket";
-/// Maximum claims of one command that wait at once.
+/// Maximum number of claims of one command that wait at once.
 const WAITING_MAX: usize = 256;
-/// Maximum connections: leaves room, besides waiting claims, for the requests that end their wait.
+/// Maximum number of connections: the waiting claims, and the requests that end their wait.
 const OPEN_MAX: usize = WAITING_MAX + 32;
 /// Timeout for the request line of a connection.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,8 +43,8 @@ pub(super) struct CommandSocket {
 struct CommandSession {
     job: HeldJob,
     chunks: Mutex<Chunks>,
-    /// Requests not yet read, and writes in progress, which run to completion even if the command
-    /// disconnects.
+    /// Number of requests not yet read, and of writes in progress, which run to completion even if
+    /// the command disconnects.
     pending: watch::Sender<usize>,
 }
 
@@ -107,7 +107,7 @@ impl CommandSocket {
 
     /// Waits until all requests that the command has sent are written; `serve` must run meanwhile.
     pub(super) async fn written(&self) {
-        // Connections are accepted in order: once this one is answered, no earlier one waits.
+        // Connections are accepted in order, so all earlier ones are accepted before this one.
         let accepted = async {
             let mut stream = UnixStream::connect(self.path()).await?;
             stream.write_all(b"\n").await?;

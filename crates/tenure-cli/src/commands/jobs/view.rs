@@ -54,7 +54,7 @@ struct ChunkView<'a> {
     fence: Option<i64>,
     claimed_at: Option<String>,
     until: Option<String>,
-    /// Rows when it was last done.
+    /// Number of rows when the chunk was last done.
     rows: Option<u64>,
     synced_at: Option<String>,
     cursor: Option<&'a str>,
@@ -148,7 +148,7 @@ impl ProgressView {
     }
 }
 
-/// Speed of the work; for a settled job, up to its settle.
+/// Speed of the work; for a settled job, until it was settled.
 struct Speed {
     rows_per_second: Option<f64>,
     left: Option<Duration>,
@@ -220,9 +220,13 @@ pub(super) fn note(job: &Job, now: Timestamp) -> String {
 /// Progress in one line: chunks, rows, rate and time left.
 pub(super) fn progress_text(job: &Job, progress: &Progress) -> String {
     let speed = Speed::of(job, progress);
+    let chunks = match progress.total.unwrap_or(progress.done) {
+        1 => "chunk",
+        _ => "chunks",
+    };
     let done = match progress.total {
-        Some(total) => format!("{}/{total} chunks", progress.done),
-        None => format!("{} chunks", progress.done),
+        Some(total) => format!("{}/{total} {chunks}", progress.done),
+        None => format!("{} {chunks}", progress.done),
     };
     let mut parts = vec![done];
     let mut add = |number: u64, word: &str| {
@@ -232,7 +236,10 @@ pub(super) fn progress_text(job: &Job, progress: &Progress) -> String {
     };
     add(progress.running, "running");
     add(progress.failed, "failed");
-    add(progress.rows, "rows");
+    add(
+        progress.rows,
+        if progress.rows == 1 { "row" } else { "rows" },
+    );
     if let Some(rate) = speed.rows_per_second.filter(|rate| *rate > 0.0) {
         parts.push(format!("{rate:.0} rows/s"));
     }

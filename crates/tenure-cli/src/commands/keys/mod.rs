@@ -78,13 +78,14 @@ pub(crate) struct ListKeys {
     #[arg(
         long,
         default_value_t = LIMIT,
-        value_parser = clap::value_parser!(u32).range(1..=1000)
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(LIMIT_MAX))
     )]
     limit: u32,
 }
 
-/// Default of `--limit`.
+/// Default and maximum of `--limit`.
 const LIMIT: u32 = 50;
+const LIMIT_MAX: u32 = 1000;
 
 #[derive(Debug, Args)]
 pub(crate) struct OneKey {
@@ -114,7 +115,7 @@ pub(super) async fn run(cx: &Context, args: Keys) -> Result<Exit, Stop> {
         None => list(cx, stuck, LIMIT).await,
         Some(KeyCommand::List(args)) => list(cx, stuck || args.stuck, args.limit).await,
         Some(_) if stuck => {
-            let message = "--stuck is for the list, and this is another command";
+            let message = "--stuck applies only to `tenure keys list`";
             Err(Problem::new(Exit::Usage, message)
                 .hint("`tenure keys --stuck` lists stuck keys")
                 .into())
@@ -152,8 +153,13 @@ async fn list(cx: &Context, is_stuck: bool, limit: u32) -> Result<Exit, Stop> {
     let rows = keys.iter().map(|key| row(key, cx.output.now));
     cx.output.table(&HEADING, rows.collect())?;
     if keys.len() >= usize::try_from(limit).unwrap_or(usize::MAX) {
-        cx.output
-            .note(format_args!("there may be more: --limit, now {limit}"));
+        if limit < LIMIT_MAX {
+            cx.output.note(format_args!(
+                "there may be more: raise --limit (now {limit})"
+            ));
+        } else {
+            cx.output.note("there may be more");
+        }
     }
     Ok(Exit::Done)
 }
@@ -193,7 +199,7 @@ async fn show(cx: &Context, key: &str) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// Explains the reason if the head of a key is not done.
+/// Explains why the head of a key is not being worked on; `None` without a head.
 async fn why(tenure: &Tenure, key: &KeyRecord, settings: &Settings) -> Result<Option<Why>, Stop> {
     match &key.head {
         Some(head) => Ok(tenure.why(head.id, settings).await?),
@@ -214,7 +220,7 @@ async fn pause(cx: &Context, key: &str) -> Result<Exit, Stop> {
         Some(_) => {}
         None => cx
             .output
-            .note("nothing was known of this key: it is remembered for events to come"),
+            .note("the key has no open events; the pause applies to future ones"),
     }
     Ok(Exit::Done)
 }

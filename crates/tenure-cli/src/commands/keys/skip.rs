@@ -18,7 +18,7 @@ struct Skipped<'a> {
     key: &'a str,
     /// The skipped event; null if none was skipped.
     id: Option<i64>,
-    kept: bool,
+    accepted: bool,
     /// The code of the refusal.
     refused: Option<&'static str>,
 }
@@ -38,7 +38,7 @@ pub(super) async fn run(cx: &Context, args: &SkipKeys) -> Result<Exit, Stop> {
     if answer.refusal() == Some(Refusal::Lost) {
         let message = format!("the key {:?} has another head by now", args.key);
         return Err(Problem::new(Exit::Refused, message)
-            .hint("nothing was skipped: `tenure keys show KEY` shows where it stands")
+            .hint("nothing was skipped: `tenure keys show KEY` shows its head")
             .into());
     }
     say(cx, &shown, answer)
@@ -53,7 +53,7 @@ fn say(cx: &Context, shown: &KeyRecord, answer: Guarded<ItemId>) -> Result<Exit,
     let object = Skipped {
         key: &shown.name,
         id: id.map(ItemId::number),
-        kept: answer.is_accepted(),
+        accepted: answer.is_accepted(),
         refused: answer.refusal().map(Refusal::as_str),
     };
     let key = plain(&shown.name);
@@ -82,10 +82,10 @@ fn question(key: &KeyRecord) -> Option<Question> {
         Some(head) if head.state == State::Dead => {
             format!("leave the dead event {} behind", head.id)
         }
-        Some(head) => format!("settle event {} dead{}", head.id, at_work(head)),
-        // A claim, or the skip itself, will promote the first event to the head.
+        Some(head) => format!("settle event {} as dead{}", head.id, at_work(head)),
+        // A claim, or the skip itself, makes the first event the head.
         None if key.state == KeyState::Idle && key.waiting > 0 => {
-            "settle its first event dead".to_owned()
+            "settle its first event as dead".to_owned()
         }
         None => return None,
     };
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_without_a_head_is_asked_about_only_while_it_may_get_one() {
+    fn a_key_without_a_head_can_be_skipped_only_if_an_event_can_become_its_head() {
         let key = |state, waiting| KeyRecord {
             name: "a\u{1b}b".to_owned(),
             state,
@@ -124,7 +124,7 @@ mod tests {
         let asked = question(&key(KeyState::Idle, 2)).map(|asked| asked.text);
         assert_eq!(
             asked.as_deref(),
-            Some("settle its first event dead and go on with the key a\u{fffd}b?")
+            Some("settle its first event as dead and go on with the key a\u{fffd}b?")
         );
         assert!(question(&key(KeyState::Idle, 0)).is_none());
         assert!(question(&key(KeyState::Paused, 2)).is_none());

@@ -67,7 +67,7 @@ impl<'a> KeyView<'a> {
         }
     }
 
-    /// Adds the reason for which its head is not done.
+    /// Adds the reason why its head is not being worked on.
     pub(super) fn why(mut self, why: Option<&'a Why>) -> Self {
         self.why = why.map(|why| why.sentence.as_str());
         self.hint = why.and_then(|why| why.hint.as_deref());
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_where_a_key_stands_and_what_its_head_waits_for() {
+    fn a_row_shows_the_state_of_a_key_and_a_remark_on_its_head() {
         let lapsed = Record {
             counters: Counters {
                 attempts: 2,

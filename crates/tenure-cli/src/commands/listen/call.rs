@@ -14,19 +14,19 @@ use crate::problem::Stop;
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 
-/// Maximum number of characters of a body for a person.
+/// Maximum number of characters of a body that are printed for a person.
 const BODY_CHARS_MAX: usize = 120;
 
 /// A received call.
 #[derive(Debug)]
 pub(super) struct ReceivedCall {
-    /// From the headers, verified or not, like the fields below.
+    /// This field and the next six have the values of the headers, verified or not.
     id: Option<String>,
     attempt: Option<String>,
     fence: Option<String>,
     sequence: Option<String>,
     topic: Option<String>,
-    /// Needed by `tenure verify`, besides the id and the body.
+    /// For a later `tenure verify`, together with the signature, the id and the body.
     timestamp: Option<String>,
     signature: Option<String>,
     /// `None` without a key to verify with.
@@ -84,7 +84,7 @@ pub(super) fn receive(
 }
 
 impl ReceivedCall {
-    /// The call as described by its headers, which nothing verifies without a key.
+    /// The call as its headers describe it, unverified for lack of a key.
     fn unverified(&self, now: Timestamp) -> Option<Verified> {
         let number = |text: &Option<String>| text.as_ref()?.parse().ok();
         Some(Verified {

@@ -1,8 +1,8 @@
-//! Crash tests: workers of the real program are killed with -9 and paused past the end of their
-//! leases, on databases that are killed as well. The rules are those of `tenure-nemesis`.
+//! Crash tests: they kill workers of the real program with SIGKILL, pause them past the end of
+//! their leases, and kill the PostgreSQL server. `tenure-nemesis` checks the history of a run.
 //!
-//! A run has 5 kills, a pause and, on PostgreSQL, a kill of the server. `TENURE_TEST_CRASH_KILLS`
-//! sets the number of kills; `TENURE_TEST_CRASH_SEED` repeats the random choices of a run.
+//! A storm has 5 kills, a pause and, on PostgreSQL, a kill of the server. `TENURE_TEST_CRASH_KILLS`
+//! sets the number of kills; `TENURE_TEST_CRASH_SEED` repeats the random choices of a storm.
 
 #![expect(
     clippy::unwrap_used,
@@ -20,5 +20,5 @@ mod world;
 
 use std::time::Duration;
 
-/// The term of leases in a run; the reaper's interval follows from it.
+/// Term of leases; the reaper's interval is a third of it.
 const TERM: Duration = Duration::from_secs(2);

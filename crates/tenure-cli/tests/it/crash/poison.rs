@@ -7,9 +7,9 @@ use tenure_nemesis::until;
 use super::TERM;
 use super::world::World;
 
-/// Number of events that are claimed together with the poison event.
+/// Number of events that are enqueued together with the poison event.
 const NEIGHBOURS: usize = 10;
-/// Number of lapses that an event survives.
+/// Number of crashes that an event survives.
 const MAX_CRASHES: u32 = 3;
 /// The command kills its parent, the worker, for the poison event. For other events, it waits a
 /// while, so that the worker holds them when it is killed.
@@ -19,7 +19,7 @@ sleep 0.3"#;
 
 /// Proves: S4-041, S4-043
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_poison_event_dies_of_its_crashes_and_none_beside_it_does() {
+async fn a_poison_event_dies_of_its_crashes_and_its_neighbours_survive() {
     tokio::join!(poisoned(World::sqlite()), async {
         poisoned(World::shared_postgres().await).await;
     });
@@ -59,6 +59,6 @@ async fn poisoned(world: World) {
             neighbours += usize::from(record.counters.crashes > 0);
         }
     }
-    assert!(neighbours > 0, "nothing was claimed together with it");
+    assert!(neighbours > 0, "no neighbour crashed with it");
     assert_eq!(deaths, MAX_CRASHES + 1, "each crash killed a worker");
 }

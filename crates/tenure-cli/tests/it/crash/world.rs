@@ -10,9 +10,9 @@ use tenure_store::testing::Server;
 
 use crate::program::{self, Place};
 
-/// The configuration of every worker. The receivers are two files: the publisher `lines` writes
-/// one, and slow commands write the other. For odd events the command writes before it sleeps, for
-/// the others after it; by then its worker may have been killed.
+/// The configuration of every worker. Two files receive the events: the publisher `file` writes
+/// one, and the commands write the other. For odd ids the slow command writes before it sleeps, for
+/// even ids after it; by then its worker may have been killed.
 const CONFIG: &str = r#"
 [lease]
 term = "TERM"
@@ -151,7 +151,7 @@ fn is_blocked(file: &PathBuf) -> bool {
     conn.execute_batch("begin immediate; rollback").is_err()
 }
 
-/// The name of a worker whose log shows that it is ready.
+/// Returns the process name of a worker, once its log shows that it is ready.
 fn ready(log: &str) -> Option<String> {
     let lines = log.split_inclusive('\n');
     let mut lines = lines.filter(|line| line.ends_with('\n') && line.contains("\"opened\""));
@@ -159,7 +159,7 @@ fn ready(log: &str) -> Option<String> {
     Some(process_of(line["worker"].as_str()?))
 }
 
-/// The name of the process of a worker. A process has two workers, a relay and a sender.
+/// The process name in the name of a worker. A process has two workers, a relay and a sender.
 pub(super) fn process_of(worker: &str) -> String {
     worker.split('-').next().unwrap_or_default().to_owned()
 }
@@ -167,7 +167,7 @@ pub(super) fn process_of(worker: &str) -> String {
 /// The loss that a log line reports.
 fn loss(line: &str) -> Option<Loss> {
     let reports = [
-        "lost a hold",
+        "lost a lease",
         "a settle was refused",
         "gave up a settle",
         "releasing a claim",

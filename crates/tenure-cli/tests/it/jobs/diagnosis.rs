@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::adopt::apply;
 use crate::program::{Finished, Place, everywhere, soon};
 
-/// Returns the code of the JSON output, and the output for a person.
+/// Returns the code from the JSON output, and the plain output.
 #[track_caller]
 fn why(place: &Place, id: &str) -> (String, Finished) {
     let details = place.run(&["jobs", "why", id, "--json"]).succeeded();
@@ -31,7 +31,7 @@ fn why(place: &Place, id: &str) -> (String, Finished) {
     (details.field("code").trim_matches('"').to_owned(), output)
 }
 
-/// A worker for one job of this kind at a time, which works until notified.
+/// Starts a worker that runs one job of this kind at a time; each notification ends a job.
 async fn worker(place: &Place, kind: &str) -> (Worker, Arc<Notify>) {
     let go_on = Arc::new(Notify::new());
     let notify = Arc::clone(&go_on);
@@ -59,7 +59,7 @@ async fn lapse(place: &Place, id: &str) -> Tenure {
 }
 
 #[tokio::test]
-async fn a_waiting_job_says_which_worker_is_missing() {
+async fn why_names_the_missing_worker_of_a_waiting_job() {
     for place in everywhere().await {
         place
             .run(&["jobs", "why", "1"])
@@ -99,7 +99,7 @@ async fn a_waiting_job_says_which_worker_is_missing() {
 }
 
 #[tokio::test]
-async fn a_running_job_names_its_holder_and_a_waiting_one_says_so() {
+async fn why_names_the_holder_of_a_running_job_and_explains_a_waiting_one() {
     for place in everywhere().await {
         let id = place.job("import");
         let (worker, go_on) = worker(&place, "import").await;
@@ -140,7 +140,7 @@ async fn a_running_job_names_its_holder_and_a_waiting_one_says_so() {
 }
 
 #[tokio::test]
-async fn a_job_that_lapsed_failed_or_was_cancelled_says_so() {
+async fn why_explains_a_job_that_lapsed_failed_or_was_cancelled() {
     for place in everywhere().await {
         let id = place.job("import");
         lapse(&place, &id).await;
@@ -186,8 +186,8 @@ async fn a_job_that_lapsed_failed_or_was_cancelled_says_so() {
     }
 }
 
-/// The next claim settles a job that lapsed too often as dead; the drain did not work on that job,
-/// so it does not count it.
+/// The first claim of the drain settles a job that lapsed too often as dead. The drain does not
+/// count this job, because its worker never worked on it.
 #[tokio::test]
 async fn a_drain_does_not_count_jobs_that_died_with_other_workers() {
     for place in everywhere().await {

@@ -9,7 +9,7 @@ use tenure_nemesis::Schedule;
 use super::script::script;
 use crate::program::{Place, Running, everywhere, postgres, sqlite};
 
-/// Polls until a file or a job meets the condition.
+/// Polls until the condition holds; `what` describes it in the panic message.
 pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
     tenure_nemesis::until(what, async || is_so()).await;
 }
@@ -92,13 +92,13 @@ async fn killed_in_the_middle(place: &Place) {
 
 /// Proves: S5-001, S5-002, S5-003, S5-007, S5-045
 #[tokio::test]
-async fn a_kill_costs_the_chunk_in_hand_on_sqlite() {
+async fn a_kill_costs_only_the_chunk_in_progress_on_sqlite() {
     killed_in_the_middle(&sqlite()).await;
 }
 
 /// Proves: S5-001, S5-002, S5-003, S5-007, S5-045
 #[tokio::test]
-async fn a_kill_costs_the_chunk_in_hand_on_postgres() {
+async fn a_kill_costs_only_the_chunk_in_progress_on_postgres() {
     let place = postgres().await;
     place.run(&["migrate"]).succeeded();
     killed_in_the_middle(&place).await;
@@ -125,7 +125,7 @@ async fn a_cancel_stops_the_command() {
 }
 
 #[tokio::test]
-async fn a_command_that_runs_too_long_is_stopped_and_the_job_tried_again() {
+async fn a_command_that_runs_too_long_is_stopped_and_its_job_is_retried() {
     for place in everywhere().await {
         let id = place.job("import");
         script(
@@ -140,7 +140,7 @@ async fn a_command_that_runs_too_long_is_stopped_and_the_job_tried_again() {
         let pid = fs::read_to_string(place.path("began")).unwrap();
         let process = format!("/proc/{}", pid.trim());
         until("the command is gone", || !fs::exists(&process).unwrap()).await;
-        until("the second try is done", || {
+        until("the second attempt is done", || {
             place.job_field(&id, "state") == r#""completed""#
         })
         .await;
@@ -151,11 +151,11 @@ async fn a_command_that_runs_too_long_is_stopped_and_the_job_tried_again() {
     }
 }
 
-/// Goal: a worker that was stopped past its term is refused. Method: SIGSTOP; the command of the
-/// stopped worker succeeds after another worker has taken over and finished the job.
+/// Goal: the result of a worker that was paused past its term is refused. Method: SIGSTOP; the
+/// command of the paused worker succeeds after another worker has taken over and finished the job.
 /// Proves: S5-028
 #[tokio::test]
-async fn the_late_end_of_a_worker_that_stood_still_is_refused() {
+async fn the_late_result_of_a_paused_worker_is_refused() {
     for place in everywhere().await {
         let id = place.job("import");
         script(
@@ -172,7 +172,7 @@ async fn the_late_end_of_a_worker_that_stood_still_is_refused() {
         until("the command runs", || place.path("began").exists()).await;
         still.signal(Signal::STOP);
         let next = worker(&place, "next", "5s");
-        until("the other ends it", || {
+        until("the other worker completes the job", || {
             place.job_field(&id, "state") == r#""completed""#
         })
         .await;

@@ -115,7 +115,7 @@ async fn an_ended_job_does_not_change_and_a_retry_is_a_new_job_on_the_same_chunk
         assert_eq!(
             place.job_field(&id, "state"),
             r#""failed""#,
-            "it stays as it was"
+            "the retried job is unchanged"
         );
         let second = place.run(&["jobs", "retry", &id]);
         let retry = format!("tenure jobs retry {new}");
@@ -127,7 +127,7 @@ async fn an_ended_job_does_not_change_and_a_retry_is_a_new_job_on_the_same_chunk
         let second = place.run(&["jobs", "retry", &id]);
         second.failed(4, &format!("has a retry already: job {new}"), &retry);
         let third = place.run(&["jobs", "retry", &new, "--json"]).succeeded();
-        assert_eq!(third.field("retry_of"), new, "a retry has one, too");
+        assert_eq!(third.field("retry_of"), new, "a retry can be retried");
         place.drain("true");
         let ended = place.run(&["jobs", "cancel", &new]).ended(4);
         assert!(ended.out.contains("already settled"), "{ended:?}");
@@ -154,7 +154,7 @@ async fn a_job_is_followed_to_its_end() {
             .succeeded();
         let output = follower.wait().ended(1);
         let last = output.objects().pop().unwrap();
-        assert_eq!(last["state"], "failed", "a failed job is a failure");
+        assert_eq!(last["state"], "failed", "a cancelled job has failed");
     }
 }
 
@@ -232,7 +232,7 @@ fn bad_input_is_refused_with_the_expected_form() {
 }
 
 #[test]
-fn a_script_outside_of_a_job_is_refused() {
+fn requests_outside_of_a_job_or_after_its_worker_is_gone_fail() {
     let place = sqlite();
     let output = place.run(&["jobs", "chunk", "claim", "a"]);
     output.failed(2, "not the command of a job", "jobs run");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::program::{Place, everywhere, finish, sqlite};
 
-/// Writes a script into the place's folder, with the program as `tenure`.
+/// Writes the script `job.sh`, in which `tenure` runs the program under test.
 pub(super) fn script(place: &Place, text: &str) {
     let program = env!("CARGO_BIN_EXE_tenure");
     place.write(
@@ -64,7 +64,7 @@ fn a_command_gets_its_job_but_neither_our_settings_nor_our_secrets() {
 }
 
 #[tokio::test]
-async fn an_exit_code_is_the_outcome() {
+async fn the_exit_code_decides_the_outcome() {
     for place in everywhere().await {
         for (code, state, is_failure) in [
             (0, r#""completed""#, false),
@@ -99,11 +99,11 @@ async fn an_exit_code_is_the_outcome() {
     }
 }
 
-/// Goal: a script works chunk by chunk, and the next attempt continues after the last finished
-/// chunk.
+/// Goal: a script works chunk by chunk, and a retry of its job continues with the unfinished
+/// chunks, each at its cursor.
 /// Proves: S5-035, S5-037, S5-039, S5-040, S5-041
 #[tokio::test]
-async fn a_script_claims_chunks_and_the_next_try_does_only_what_is_left() {
+async fn a_script_claims_chunks_and_a_retry_works_only_on_the_unfinished_ones() {
     for place in everywhere().await {
         let id = place.job("import");
         script(
@@ -130,8 +130,8 @@ async fn a_script_claims_chunks_and_the_next_try_does_only_what_is_left() {
         let details = place.run(&["jobs", "show", &id]).succeeded();
         assert!(details.out.contains("cut off"), "{details:?}");
 
-        // A job whose command exits as unavailable is due again later; the test uses a retry, which
-        // runs at once.
+        // A job whose command exits with 75 (unavailable) is due again later; the test uses a
+        // retry, which runs at once.
         place.run(&["jobs", "cancel", &id]).succeeded();
         let new = place
             .run(&["jobs", "retry", &id, "--json"])
@@ -148,7 +148,7 @@ async fn a_script_claims_chunks_and_the_next_try_does_only_what_is_left() {
         );
         place.drain("sh job.sh");
         assert_eq!(log(), "cursor: \na: \nb: \nb: half\nc: \n");
-        // A finished job has no time left, and its rate no longer changes.
+        // A finished job has no remaining time, and its rate no longer changes.
         assert_eq!(place.job_field(&new, "progress.seconds_left"), "null");
         let rate = || place.job_field(&new, "progress.rows_per_second");
         assert_eq!(rate(), rate());
@@ -208,7 +208,7 @@ async fn a_script_fails_a_chunk_for_good_and_goes_on() {
 
 /// Proves: S5-036
 #[tokio::test]
-async fn a_chunk_has_one_holder_at_a_time_and_is_released_with_the_command() {
+async fn a_chunk_has_one_holder_at_a_time_and_is_released_when_the_command_exits() {
     for place in everywhere().await {
         for _ in 0..2 {
             let args = ["jobs", "enqueue", "import", "1", "--matrix", "m"];
@@ -246,7 +246,7 @@ async fn a_chunk_has_one_holder_at_a_time_and_is_released_with_the_command() {
 }
 
 #[tokio::test]
-async fn of_many_chunks_a_few_are_printed_and_more_on_request() {
+async fn only_a_few_of_many_chunks_are_printed_unless_more_are_requested() {
     for place in everywhere().await {
         let id = place.job("import");
         let jobs = place.tenure().await;
@@ -267,7 +267,7 @@ async fn of_many_chunks_a_few_are_printed_and_more_on_request() {
             let output = output.succeeded();
             let lines = |word: &str| output.out.matches(word).count();
             let counts = (lines("no such month"), lines("cut off"));
-            assert!(output.out.contains("1 chunks, 1 failed"), "{output:?}");
+            assert!(output.out.contains("1 chunk, 1 failed"), "{output:?}");
             (counts, output.err)
         };
         let (counts, more) = details(&[]);

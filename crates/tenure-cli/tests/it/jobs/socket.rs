@@ -49,7 +49,7 @@ fn no_other_user_reaches_the_socket_whatever_the_umask() {
 }
 
 #[tokio::test]
-async fn a_command_that_waits_for_itself_is_refused_at_once() {
+async fn a_second_claim_of_a_chunk_by_its_holder_is_refused_at_once() {
     for place in everywhere().await {
         let id = place.job("import");
         script(
@@ -70,7 +70,8 @@ async fn a_command_that_waits_for_itself_is_refused_at_once() {
 }
 
 /// Goal: the worker carries out a request even if the command does not wait for the reply. Method:
-/// the command writes the request to the socket, closes the connection at once, and then exits.
+/// the test writes requests to the socket in place of the command and disconnects at once; then the
+/// command exits.
 #[tokio::test]
 async fn a_chunk_is_settled_even_if_the_command_disconnects() {
     for place in everywhere().await {
@@ -191,7 +192,7 @@ async fn a_second_signal_kills_the_command_and_removes_its_folder() {
     running.line_with("stopped claiming");
     assert!(
         fs::exists(&process).unwrap(),
-        "the first one lets it finish"
+        "the first signal lets the command finish"
     );
     running.terminate();
     let output = running.wait().ended(1);
@@ -200,10 +201,10 @@ async fn a_second_signal_kills_the_command_and_removes_its_folder() {
     assert_eq!(place.left_in_tmp(), Vec::<String>::new());
 }
 
-/// A worker removes the folder of a killed worker at its start. Folders that are in use, young or
-/// not empty stay.
+/// A worker does this at its start. Folders that are in use, are young or contain other files
+/// stay.
 #[test]
-fn folders_of_dead_workers_are_removed() {
+fn a_worker_removes_the_socket_folders_of_dead_workers() {
     let place = sqlite();
     place.run(&["migrate"]).succeeded();
     let args = [

@@ -170,16 +170,16 @@ async fn a_bar_follows_a_job_on_a_terminal_and_is_gone_at_its_end() {
         assert!(printed.contains("4/4 chunks, 40 rows"), "{printed}");
         assert!(
             !printed.contains('['),
-            "no bar where a script reads: {printed}"
+            "a bar on standard output: {printed}"
         );
         let screen = screen.lock().unwrap().clone();
         assert!(
             !screen.contains("=] available"),
-            "nothing was done: {screen:?}"
+            "the bar of an available job is not empty: {screen:?}"
         );
         assert!(
             screen.ends_with("\r\u{1b}[2K"),
-            "it is wiped away: {screen:?}"
+            "the bar was not erased: {screen:?}"
         );
         worker.stop().await;
     }

@@ -47,7 +47,7 @@ fn outcomes(
 }
 
 #[test]
-fn without_a_call_only_a_possible_call_is_an_attempt() {
+fn a_lease_without_a_recorded_call_is_an_attempt_if_it_may_have_led_to_one() {
     use AttemptOutcome::Unknown;
     for (word, expected) in [
         (OutcomeKind::Lapsed, vec![(1, Unknown)]),
@@ -95,7 +95,7 @@ fn a_call_determines_the_outcome_of_its_attempt() {
 }
 
 #[test]
-fn attempts_stand_in_the_order_of_their_claims() {
+fn attempts_are_listed_in_the_order_of_their_claims() {
     use AttemptOutcome::{Delivered, Open, Unknown};
     let timeline = [
         past_hold(4, OutcomeKind::Lapsed),
@@ -122,7 +122,7 @@ fn a_call_whose_hold_is_pruned_is_still_listed() {
 }
 
 #[test]
-fn the_stored_part_of_a_reply_reads_back() {
+fn the_details_of_a_reply_are_unchanged_after_a_round_trip_through_json() {
     let mut reply = Reply::error(CallErrorKind::Tls, "no handshake");
     reply.headers = vec![("a".into(), "\"'\\".into())];
     reply.body = vec![0, 255, b'x'];
@@ -135,7 +135,7 @@ fn the_stored_part_of_a_reply_reads_back() {
     };
     let detail = CallDetail::of(&reply);
     assert_eq!(detail.trouble.as_deref(), Some("tls"));
-    assert_eq!(detail.body, "\u{fffd}\u{fffd}x", "a database takes it");
+    assert_eq!(detail.body, "\u{fffd}\u{fffd}x", "NUL was replaced");
     assert_eq!((detail.dns_us, detail.total_us), (Some(7), u64::MAX));
     assert_eq!(CallDetail::from_json(&detail.to_json()), detail);
     let least = CallDetail::default();
@@ -143,6 +143,6 @@ fn the_stored_part_of_a_reply_reads_back() {
     assert_eq!(
         CallDetail::from_json("{"),
         least,
-        "what cannot be read is left out"
+        "invalid JSON counts as no details"
     );
 }

@@ -59,7 +59,7 @@ fn tripped() -> Watched {
 }
 
 #[test]
-fn ten_failures_in_a_row_are_enough() {
+fn ten_failures_in_a_row_pause_an_endpoint() {
     let mut watched = Watched::default();
     for nth in 0..9 {
         watched.fails(nth, at(0));
@@ -71,7 +71,7 @@ fn ten_failures_in_a_row_are_enough() {
 }
 
 #[test]
-fn a_success_begins_the_count_anew() {
+fn a_success_resets_the_failure_count() {
     let mut watched = Watched::default();
     for round in 0..5 {
         for nth in 0..9 {
@@ -87,7 +87,7 @@ fn a_success_begins_the_count_anew() {
 }
 
 #[test]
-fn four_of_five_failures_lately_are_enough() {
+fn a_failure_rate_of_80_percent_pauses_an_endpoint() {
     let mut watched = Watched::default();
     // One call of five succeeds.
     for nth in 0..19 {
@@ -136,7 +136,7 @@ fn a_failed_probe_doubles_the_pause() {
 }
 
 #[test]
-fn a_successful_probe_ends_it() {
+fn a_successful_probe_ends_the_pauses() {
     let mut watched = tripped();
     watched.succeeds(at(60));
     assert_eq!(watched.health, EndpointHealth::default());
@@ -145,7 +145,7 @@ fn a_successful_probe_ends_it() {
     assert_eq!(
         watched.paused_for(at(61)),
         None,
-        "what was before is forgotten"
+        "earlier failures no longer count"
     );
 }
 
@@ -165,7 +165,7 @@ fn an_endpoint_may_request_a_pause() {
     let mut watched = Watched::default();
     watched.requests_pause(600, at(0));
     assert_eq!(watched.paused_for(at(0)), Some(600));
-    assert_eq!(watched.health.trips, 0, "it is not a probe");
+    assert_eq!(watched.health.trips, 0, "no probe follows");
     watched.requests_pause(30, at(1));
     assert_eq!(
         watched.paused_for(at(1)),
@@ -184,7 +184,7 @@ fn an_endpoint_may_request_a_pause() {
 }
 
 #[test]
-fn a_longer_requested_pause_wins_over_a_trip() {
+fn a_longer_requested_pause_replaces_a_pause_after_failures() {
     let mut watched = tripped();
     watched.requests_pause(3600, at(1));
     assert_eq!(watched.paused_for(at(1)), Some(3600));
@@ -193,7 +193,7 @@ fn a_longer_requested_pause_wins_over_a_trip() {
 }
 
 #[test]
-fn warnings_are_due_after_a_day_and_after_three() {
+fn warnings_are_due_after_one_day_and_after_three_days() {
     let mut watched = Watched::default();
     assert_eq!(watched.health.warns(at(100 * DAY)), None, "nothing fails");
     watched.fails(1, at(0));
@@ -202,7 +202,7 @@ fn warnings_are_due_after_a_day_and_after_three() {
     assert_eq!(first.failing, Duration::from_secs(DAY));
     assert_eq!(first.left, Duration::from_secs(4 * DAY));
     watched.health.warnings += 1;
-    assert_eq!(watched.health.warns(at(3 * DAY - 1)), None, "once");
+    assert_eq!(watched.health.warns(at(3 * DAY - 1)), None, "only once");
     let second = watched.health.warns(at(3 * DAY)).expect("three days");
     assert_eq!(second.left, Duration::from_secs(2 * DAY));
     watched.health.warnings += 1;
@@ -212,7 +212,7 @@ fn warnings_are_due_after_a_day_and_after_three() {
 }
 
 #[test]
-fn five_days_without_a_success_are_the_end() {
+fn five_days_of_failures_disable_an_endpoint() {
     let mut watched = Watched::default();
     for nth in 0..10 {
         watched.fails(nth, at(0));
@@ -227,7 +227,7 @@ fn five_days_without_a_success_are_the_end() {
 }
 
 #[test]
-fn an_endpoint_is_not_disabled_for_one_message_or_a_few_failures() {
+fn an_endpoint_is_not_disabled_for_one_delivery_or_a_few_failures() {
     let mut one_message = Watched::default();
     for _ in 0..100 {
         one_message.fails(1, at(0));
@@ -243,7 +243,7 @@ fn an_endpoint_is_not_disabled_for_one_message_or_a_few_failures() {
 }
 
 #[test]
-fn not_every_failure_is_news() {
+fn not_every_failure_is_stored() {
     let mut watched = Watched::default();
     let mut stored = EndpointHealth::default();
     let mut writes = 0;
@@ -255,9 +255,9 @@ fn not_every_failure_is_news() {
         }
     }
     assert!(writes < 20, "{writes} writes for a thousand failures");
-    assert!(stored.is_paused(at(1)), "the relevant change was shared");
+    assert!(stored.is_paused(at(1)), "the pause was stored");
     watched.succeeds(at(100));
-    assert!(watched.health.is_news(&stored), "and that it is back");
+    assert!(watched.health.is_news(&stored), "the success is stored");
     assert!(!watched.health.is_news(&watched.health));
 }
 
@@ -276,7 +276,7 @@ fn the_error_is_stored_truncated_until_a_call_succeeds() {
 
 proptest! {
     #[test]
-    fn health_reads_back_from_json(
+    fn health_is_unchanged_after_a_round_trip_through_json(
         (failures, trips, warnings) in any::<(u32, u32, u8)>(),
         (since, until) in any::<(Option<i64>, Option<i64>)>(),
         (failed, is_spread) in any::<(Option<i64>, bool)>(),

@@ -25,20 +25,20 @@ fn after(seconds: u64, status: u16) -> Reply {
 
 fn wait(verdict: &CallVerdict) -> u64 {
     let Outcome::Retry { after, .. } = &verdict.outcome else {
-        panic!("no retry but {:?}", verdict.outcome);
+        panic!("expected a retry, not {:?}", verdict.outcome);
     };
     after.as_secs()
 }
 
 fn dead_by(verdict: &CallVerdict) -> &str {
     let Outcome::Dead { reason, .. } = &verdict.outcome else {
-        panic!("not dead but {:?}", verdict.outcome);
+        panic!("expected dead, not {:?}", verdict.outcome);
     };
     reason
 }
 
 #[test]
-fn two_hundreds_are_success_and_nothing_else_is() {
+fn only_statuses_from_200_to_299_are_a_success() {
     for status in 100..=599 {
         let verdict = verdict(&Reply::status(status));
         let is_success = (200..=299).contains(&status);
@@ -47,7 +47,7 @@ fn two_hundreds_are_success_and_nothing_else_is() {
         let is_gone = status == 410;
         assert_eq!(verdict.disable.is_some(), is_gone, "{status}");
         if !is_success && !is_gone {
-            assert_eq!(wait(&verdict), 5, "{status} is tried again");
+            assert_eq!(wait(&verdict), 5, "{status} is retried");
         }
         let pauses = (status == 429).then_some(Duration::from_mins(1));
         assert_eq!(verdict.pause, pauses, "{status}");
@@ -55,7 +55,7 @@ fn two_hundreds_are_success_and_nothing_else_is() {
 }
 
 #[test]
-fn a_redirect_has_advice() {
+fn the_error_of_a_redirect_has_advice() {
     for status in [301, 302, 307, 308] {
         let Outcome::Retry { error, .. } = verdict(&Reply::status(status)).outcome else {
             panic!("a redirect is a failure");
@@ -65,7 +65,7 @@ fn a_redirect_has_advice() {
 }
 
 #[test]
-fn gone_disables_and_what_is_queued_dies_or_waits() {
+fn status_410_disables_the_endpoint_and_the_delivery_dies_or_waits() {
     let gone = verdict(&Reply::status(410));
     assert_eq!(dead_by(&gone), reason::GONE);
     assert_eq!(gone.disable, Some(Disabled::Gone));
@@ -80,7 +80,7 @@ fn gone_disables_and_what_is_queued_dies_or_waits() {
 }
 
 #[test]
-fn too_many_requests_pause_the_endpoint() {
+fn status_429_and_a_503_with_retry_after_pause_the_endpoint() {
     for (reply, pause, retry) in [
         (Reply::status(429), Some(60), 5),
         (after(30, 429), Some(30), 30),
@@ -99,7 +99,7 @@ fn too_many_requests_pause_the_endpoint() {
 
 /// In other replies a requested delay applies only to the delivery itself.
 #[test]
-fn every_failure_may_request_a_delay() {
+fn every_failed_reply_may_request_a_delay() {
     for status in [301, 400, 408, 425, 500, 502, 504] {
         let verdict = verdict(&after(90, status));
         assert_eq!((wait(&verdict), verdict.pause), (90, None), "{status}");
@@ -109,7 +109,7 @@ fn every_failure_may_request_a_delay() {
 }
 
 #[test]
-fn some_answers_are_final_if_the_endpoint_says_so() {
+fn the_statuses_in_no_retry_are_final() {
     let strict = EndpointSettings {
         no_retry: vec![400, 404, 503],
         ..rules()
@@ -137,7 +137,7 @@ fn a_busy_endpoint_is_paused_even_if_its_answer_is_final() {
 }
 
 #[test]
-fn a_schedule_comes_to_its_end() {
+fn a_delivery_is_dead_at_the_end_of_its_schedule() {
     for failures in 0..9 {
         let outcome = judge(&rules(), &Reply::status(500), failures, 0.5).outcome;
         assert_eq!(outcome.kind(), OutcomeKind::Retry);
@@ -155,14 +155,14 @@ fn a_schedule_comes_to_its_end() {
 }
 
 #[test]
-fn no_answer_is_a_failure_unless_it_is_ours() {
+fn a_missing_response_counts_against_the_endpoint_unless_the_request_was_unsendable() {
     use CallErrorKind::{Broken, Connect, Dns, Forbidden, Timeout, Tls, Unsendable};
     for kind in [Forbidden, Dns, Connect, Tls, Timeout, Broken, Unsendable] {
         let verdict = verdict(&Reply::error(kind, "no luck"));
         let blamed = (kind != Unsendable).then_some(false);
         assert_eq!(verdict.is_success, blamed, "{kind:?}");
         let Outcome::Retry { error, .. } = verdict.outcome else {
-            panic!("it is tried again");
+            panic!("expected a retry");
         };
         assert_eq!(error, "no luck");
     }
@@ -178,7 +178,7 @@ fn a_receiver_may_refuse_this_message_or_all_messages() {
     assert_eq!(dead_by(&aborted), reason::ABORTED);
     assert_eq!((aborted.disable, aborted.is_success), (None, Some(false)));
     let taken = verdict(&with(Directive::AbortMessage, 200));
-    assert_eq!(taken.outcome, Outcome::Done, "it has it already");
+    assert_eq!(taken.outcome, Outcome::Done, "the receiver has it already");
     for status in [200, 500] {
         let off = verdict(&with(Directive::Disable, status));
         assert_eq!(off.disable, Some(Disabled::Requested), "{status}");

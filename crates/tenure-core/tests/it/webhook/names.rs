@@ -1,4 +1,4 @@
-//! Names of items, endpoints and reasons.
+//! Ids of items, names of endpoints, and the words of outcomes and reasons.
 
 use proptest::prelude::*;
 use tenure_core::ItemId;
@@ -49,7 +49,7 @@ fn an_invalid_id_is_refused() {
 }
 
 #[test]
-fn an_endpoint_has_a_plain_name() {
+fn exactly_the_documented_endpoint_names_are_accepted() {
     let longest = "a".repeat(64);
     for good in ["a", "0", "billing", "a-b_c9", "9-", longest.as_str()] {
         let id = EndpointId::new(good).expect(good);
@@ -75,7 +75,7 @@ fn an_endpoint_has_a_plain_name() {
 }
 
 #[test]
-fn words_read_back() {
+fn outcomes_and_reasons_can_be_parsed_from_their_words() {
     for outcome in AttemptOutcome::ALL {
         assert_eq!(AttemptOutcome::parse(outcome.as_str()), Some(outcome));
     }
@@ -93,7 +93,7 @@ fn words_read_back() {
 
 proptest! {
     #[test]
-    fn ids_read_back(number in 0_i64..=i64::MAX) {
+    fn ids_can_be_parsed_from_their_text(number in 0_i64..=i64::MAX) {
         let id = ItemId::new(number);
         prop_assert_eq!(id.to_string().parse::<ItemId>().ok(), Some(id));
     }

@@ -1,4 +1,4 @@
-//! The schedule: its steps are those of Standard Webhooks, and jitter stays in its bounds.
+//! The schedule: the default is that of Standard Webhooks, and jitter stays within its bounds.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 
 #[test]
-fn the_usual_schedule_is_that_of_the_standard() {
+fn the_default_schedule_is_that_of_standard_webhooks() {
     let steps = [
         5,
         5 * MINUTE,
@@ -36,7 +36,7 @@ fn the_usual_schedule_is_that_of_the_standard() {
 }
 
 #[test]
-fn jitter_is_a_fifth_either_way_and_leaves_a_second() {
+fn jitter_changes_a_delay_by_up_to_a_fifth_and_leaves_at_least_a_second() {
     let schedule = Schedule::new(vec![Duration::from_secs(100), Duration::from_secs(1)]);
     let schedule = schedule.expect("a schedule");
     assert_eq!(schedule.delay(0, 0.0), Some(Duration::from_secs(80)));
@@ -56,7 +56,7 @@ fn a_schedule_without_waits_has_one_attempt() {
 }
 
 #[test]
-fn a_schedule_has_its_limits() {
+fn a_schedule_beyond_its_limits_is_refused() {
     let second = Duration::from_secs(1);
     assert!(Schedule::new(vec![second; 30]).is_ok());
     let day = Duration::from_secs(24 * HOUR);
@@ -70,14 +70,14 @@ fn a_schedule_has_its_limits() {
         too_long,
         vec![Duration::MAX; 2],
     ] {
-        let problem = Schedule::new(bad).expect_err("it is too much");
+        let problem = Schedule::new(bad).expect_err("a limit is violated");
         assert_eq!(problem.field(), "retry schedule");
     }
 }
 
 proptest! {
     #[test]
-    fn every_wait_is_near_its_step(
+    fn every_delay_is_within_a_fifth_of_its_step(
         waits in proptest::collection::vec(1_u64..80_000, 0..30),
         failures in 0_u32..40,
         chance in 0.0..=1.0,

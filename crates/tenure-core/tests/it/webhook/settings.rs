@@ -1,4 +1,4 @@
-//! Settings of an endpoint: every problem is reported at once, and JSON preserves all of them.
+//! Settings of an endpoint: all problems are reported at once, and JSON preserves every setting.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -139,7 +139,7 @@ fn limits_are_exact() {
 }
 
 #[test]
-fn own_topics_go_to_those_who_name_them() {
+fn tenures_own_topics_match_only_patterns_that_name_them() {
     let takes = |patterns: &[&str], topic: &str| {
         let patterns = patterns.iter().map(|text| TopicPattern::new(text));
         let patterns = patterns.collect::<Result<Vec<_>, _>>();
@@ -154,11 +154,11 @@ fn own_topics_go_to_those_who_name_them() {
     for named in [&["tenure.*"][..], &["*", "tenure.endpoint.disabled"]] {
         assert!(takes(named, "tenure.endpoint.disabled"), "{named:?}");
     }
-    assert!(takes(&["*"], "tenured.professor"), "only that very segment");
+    assert!(takes(&["*"], "tenured.professor"), "another first segment");
 }
 
 #[test]
-fn an_endpoint_prints_no_secret() {
+fn an_endpoint_prints_no_secret_and_receives_only_while_enabled() {
     let mut settings = good();
     settings.url = "https://user:hunter2@example.com/?key=hunter2".into();
     let endpoint = Endpoint {
@@ -232,7 +232,7 @@ fn any_settings() -> impl Strategy<Value = EndpointSettings> {
 
 proptest! {
     #[test]
-    fn settings_read_back_from_json(settings in any_settings()) {
+    fn settings_are_unchanged_after_a_round_trip_through_json(settings in any_settings()) {
         let read = EndpointSettings::from_json(&settings.to_json());
         prop_assert_eq!(read.expect("what was written"), settings);
     }

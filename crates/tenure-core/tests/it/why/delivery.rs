@@ -104,7 +104,7 @@ fn an_unavailable_endpoint_is_the_reason() {
 }
 
 #[test]
-fn a_delivery_waits_for_its_next_attempt_or_for_room() {
+fn a_pending_delivery_names_its_next_attempt_or_the_limits_of_its_endpoint() {
     let mut later = delivery();
     later.available_at = Some(now().after(seconds(300)));
     later.counters.failures = 2;

@@ -65,7 +65,7 @@ fn failed(error: &str) -> Job {
     }
 }
 
-/// `loader`, which reports this text about its work.
+/// Facts with the worker `loader`; `serves` is the text that it reports about its work.
 fn worker(serves: &str, presence: Presence) -> JobFacts {
     let record = WorkerRecord {
         report: WorkerReport {
@@ -236,7 +236,7 @@ fn a_delayed_job_names_its_cause_and_its_failures() {
     let delayed = "its producer delayed it: it is due in 5m";
     assert_why(&job, &facts, "delayed", delayed);
     job.counters.attempts = 2;
-    let given = "it was released unworked twice: it is due in 5m";
+    let given = "it was released without a result twice: it is due in 5m";
     assert_why(&job, &facts, "delayed", given);
     job.counters.failures = 3;
     job.counters.crashes = 1;

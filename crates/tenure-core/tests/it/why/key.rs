@@ -48,7 +48,7 @@ fn later(moment: Timestamp) -> Record {
 }
 
 #[test]
-fn an_event_behind_names_the_first_and_its_reason() {
+fn an_event_behind_the_head_names_the_head_and_its_reason() {
     let soon = now().after(seconds(20));
     let failed = Record {
         counters: counters(3, 0),
@@ -120,7 +120,7 @@ fn an_event_behind_names_the_first_and_its_reason() {
 #[test]
 fn a_paused_key_comes_before_every_other_reason() {
     let mut facts = facts(KeyState::Paused, None);
-    // The blocked key takes precedence over a paused queue: resuming the queue would not help.
+    // The paused key takes precedence over the paused queue: resuming the queue would not help.
     facts.is_paused = true;
     assert_why(
         &why(&keyed(17, due()), &facts, now()),
@@ -167,7 +167,7 @@ fn a_blocked_key_names_the_cause_and_the_ways_out() {
 
 /// Resuming such a key would not help, nor would a replay alone.
 #[test]
-fn a_paused_and_blocked_key_names_both() {
+fn a_paused_and_blocked_key_names_both_reasons() {
     let head = keyed(9, dead());
     let facts = facts(KeyState::Paused, Some(head.clone()));
     let answer = why(&keyed(17, due()), &facts, now());

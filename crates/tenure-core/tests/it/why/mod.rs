@@ -256,7 +256,7 @@ fn a_delayed_item_names_the_cause() {
         (
             later(released, None),
             "delayed",
-            "it was released unworked once: it is due in 20s",
+            "it was released without a result once: it is due in 20s",
         ),
         (
             later(counters(3, 0), Some("503")),
@@ -298,7 +298,7 @@ fn a_repeatedly_released_item_has_advice() {
     assert!(
         answer
             .sentence
-            .ends_with("; it was released unworked 3 times"),
+            .ends_with("; it was released without a result 3 times"),
         "{answer}"
     );
     assert!(answer.hint.unwrap().contains("publisher is away"));
@@ -354,7 +354,7 @@ fn an_item_that_lapsed_twice_is_worked_alone() {
 }
 
 #[test]
-fn a_waiting_item_names_the_backlog_and_the_load() {
+fn a_waiting_item_names_the_number_of_due_items_and_the_load() {
     let mut facts = with(vec![
         worker("mail", 3, Presence::Active),
         worker("default,mail", 10, Presence::Active),
@@ -384,7 +384,7 @@ fn a_waiting_item_names_the_backlog_and_the_load() {
 }
 
 #[test]
-fn a_worker_serves_what_it_names_and_everything_when_it_names_nothing() {
+fn a_worker_serves_the_queues_that_it_names_or_all_if_it_names_none() {
     let mail = due().content.event().unwrap().queue().clone();
     for (queues, serves) in [
         ("", true),

@@ -97,7 +97,7 @@ async fn no_topic_breaks_out_of_its_header() {
         let reply = caller.call(&request(&endpoint, &event)).await;
         assert_eq!(reply.status, Ok(204), "{topic:?}");
         let got = receiver.all().pop().unwrap();
-        // As any HTTP library passes it on.
+        // HTTP libraries strip the blanks around a header's value.
         let pairs = got
             .pairs()
             .map(|(name, value)| (name, value.trim_matches(' ')));
@@ -118,7 +118,7 @@ async fn no_topic_breaks_out_of_its_header() {
     assert_eq!(receiver.all().len(), topics.len());
 }
 
-/// A few bytes that would unpack to ten megabytes: they are stored as received.
+/// A body that is marked as gzip is stored as received.
 #[tokio::test]
 async fn a_compressed_response_is_not_unpacked() {
     let bomb = "x".repeat(1000);
@@ -133,7 +133,7 @@ async fn a_compressed_response_is_not_unpacked() {
     assert_eq!(
         request.header("accept-encoding"),
         None,
-        "nor is it requested"
+        "compression is not requested"
     );
 }
 
@@ -195,7 +195,7 @@ async fn possible_secrets_are_masked_in_the_stored_response() {
         let echo = got.header("authorization").unwrap();
         let token = echo.strip_prefix("Bearer ").unwrap();
         let front = format!("{echo} {token}");
-        // The stored part ends within the last one.
+        // The stored part ends within the last token.
         let filler = "x".repeat(16 * 1024 - 5 - front.len());
         let body = format!("{front}{filler}{token}");
         let length = body.len();
@@ -232,7 +232,7 @@ async fn possible_secrets_are_masked_in_the_stored_response() {
     assert!(reply.body.len() <= Reply::BODY_BYTES_MAX && reply.is_cut);
 }
 
-/// The same for receivers that echo it as JSON or percent-encoded.
+/// Receivers may echo a secret as JSON or percent-encoded.
 #[tokio::test]
 async fn a_secret_that_comes_back_in_another_spelling_is_masked() {
     let receiver = Receiver::start(|got: &Received| {
@@ -263,9 +263,8 @@ async fn a_secret_that_comes_back_in_another_spelling_is_masked() {
     assert_eq!(body, r#"["***", "***"] ***"#);
 }
 
-/// An unrequested response is not taken for the response to the next call.
 #[tokio::test]
-async fn a_second_answer_is_not_that_to_another_call() {
+async fn an_unrequested_response_is_not_taken_for_that_to_the_next_call() {
     let receiver = Receiver::start(|got: &Received| {
         let real = "HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n";
         let forged = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged";
@@ -286,7 +285,7 @@ async fn a_second_answer_is_not_that_to_another_call() {
 
 /// A switch to another protocol counts as the response, and the connection ends.
 #[tokio::test]
-async fn no_other_protocol_is_switched_to() {
+async fn a_switch_to_another_protocol_is_not_followed() {
     let switched = "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n";
     let receiver = Receiver::answering(Answering::Text(format!("{switched}more"))).await;
     let caller = caller();
@@ -323,7 +322,7 @@ async fn a_connection_is_used_again_and_a_closed_one_is_noticed() {
 /// The receiver closes a connection at the moment of reuse: there is no response, and no sign that
 /// it read the request. The call is sent once more, and only once.
 #[tokio::test]
-async fn a_connection_that_closes_under_a_call_costs_no_attempt() {
+async fn a_call_is_sent_again_if_its_idle_connection_closes() {
     let receiver = Receiver::start(|got: &Received| match (got.connection, got.line.as_str()) {
         (1, line) if line.contains("second") => Answering::AndClose(String::new()),
         (_, line) if line.contains("never") => Answering::AndClose(String::new()),

@@ -9,7 +9,7 @@ use tenure_publish::webhook::{AddressPolicy, WebhookCaller};
 
 use super::{Answering, Receiver, Recorder, ScriptedResolver, call, config, local};
 
-/// Default policy, but without encryption, which the receivers here lack.
+/// Default policy, but with http, because the receivers here do not encrypt.
 fn public() -> AddressPolicy {
     AddressPolicy {
         allow_http: true,
@@ -38,7 +38,7 @@ fn address(text: &str) -> SocketAddr {
 
 /// One forbidden address among good ones, first, in the middle or last, forbids the call.
 #[tokio::test]
-async fn one_forbidden_answer_refuses_the_whole_call() {
+async fn one_forbidden_address_forbids_the_whole_call() {
     let closed = [
         "127.0.0.1",
         "10.0.0.1",
@@ -183,7 +183,7 @@ async fn the_peer_is_checked_after_dialling() {
 }
 
 #[tokio::test]
-async fn allowed_names_may_be_anywhere_but_at_our_own_sockets() {
+async fn an_allowed_host_name_may_be_at_any_address_except_our_own_sockets() {
     let receiver = Receiver::answering(Answering::status(200)).await;
     let recorder = Recorder::to(&receiver);
     let caller = caller(&ScriptedResolver::new([&["10.0.0.7"]]), &recorder);

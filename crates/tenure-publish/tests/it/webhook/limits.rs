@@ -36,7 +36,7 @@ async fn a_silent_receiver_times_out() {
 
 /// The time limit covers the whole exchange, whether head or body comes byte by byte.
 #[tokio::test]
-async fn an_answer_in_drips_ends_with_the_time_limit() {
+async fn a_response_that_comes_byte_by_byte_ends_with_the_time_limit() {
     let body = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\nx-a: b\r\n\r\n";
     let receiver = Receiver::answering(Answering::Drip(body.to_owned())).await;
     let (reply, took) = timed(&receiver.url(), SHORT).await;
@@ -60,7 +60,7 @@ async fn an_answer_in_drips_ends_with_the_time_limit() {
 
 /// Ten gigabytes, announced or not: 64 KiB are read, 16 KiB stored, the status counts.
 #[tokio::test]
-async fn an_endless_answer_is_read_to_64_kib_and_stored_to_16() {
+async fn an_endless_response_is_read_up_to_64_kib_and_stored_up_to_16() {
     let heads = [
         "HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n",
         "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n",
@@ -83,7 +83,7 @@ async fn an_endless_answer_is_read_to_64_kib_and_stored_to_16() {
 }
 
 #[tokio::test]
-async fn an_endless_answer_in_chunks_is_cut_too() {
+async fn an_endless_chunked_response_is_cut_too() {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunk = format!("1000\r\n{}\r\n", "z".repeat(0x1000));
     let answering = Answering::Forever(head.to_owned(), chunk.into_bytes());

@@ -103,7 +103,7 @@ fn caller() -> WebhookCaller {
     WebhookCaller::new(config()).unwrap()
 }
 
-/// Makes one call to this address with new secrets.
+/// Makes one call to this URL with new secrets.
 async fn call(caller: &WebhookCaller, url: &str) -> Reply {
     let event = event();
     let endpoint = endpoint(url, &secrets());
@@ -162,7 +162,7 @@ struct Receiver {
 #[derive(Default)]
 struct State {
     requests: Mutex<Vec<Received>>,
-    /// Bytes that the other end has read.
+    /// Bytes of endless responses that were written.
     written: std::sync::atomic::AtomicUsize,
     closed: std::sync::atomic::AtomicUsize,
     change: Notify,

@@ -55,7 +55,7 @@ fn is_open(address: u32) -> bool {
     !blocks.any(|(first, last)| (number(first)..=number(last)).contains(&address))
 }
 
-/// First, middle and last of each block, and the neighbours on both sides.
+/// First, middle and last address of each block, and the addresses before and after the block.
 fn corners() -> Vec<u32> {
     let corners = CLOSED_V4.iter().flat_map(|(first, last)| {
         let (first, last) = (number(first), number(last));
@@ -71,8 +71,8 @@ fn corners() -> Vec<u32> {
     corners.collect()
 }
 
-/// Every spelling of an IPv4 address in the address of an endpoint. Those of the second list are
-/// other addresses that lead to it through a translator or a tunnel.
+/// Returns two lists of hosts for the URL of an endpoint: all spellings of an IPv4 address, and
+/// IPv6 addresses that reach it through a translator or tunnel.
 fn spellings(address: u32) -> (Vec<String>, Vec<String>) {
     let [a, b, c, d] = address.to_be_bytes();
     let plain = format!("{a}.{b}.{c}.{d}");
@@ -122,7 +122,7 @@ fn is_allowed(policy: &AddressPolicy, host: &str) -> bool {
 }
 
 #[test]
-fn every_spelling_of_a_closed_address_is_refused_and_of_an_open_one_is_not() {
+fn closed_addresses_are_refused_and_open_ones_allowed_in_every_spelling() {
     let policy = AddressPolicy::default();
     for address in corners() {
         let (same, through) = spellings(address);
@@ -172,7 +172,8 @@ fn closed_blocks_of_ipv6_are_refused_from_first_to_last() {
     }
 }
 
-/// A slice covers every block of 2^14 and all last bytes, because the step is a prime.
+/// The gate checks every 16,381st address. This step is less than 2^14, so every block of 2^14
+/// addresses is hit; it is odd, so every last byte occurs. `scripts/prove` checks all addresses.
 #[test]
 fn every_ipv4_address_is_judged_as_the_table_says() {
     let step = Extent::chosen().size(16_381, 1);
@@ -201,7 +202,7 @@ fn every_ipv4_address_is_judged_as_the_table_says() {
 }
 
 #[test]
-fn only_http_addresses_without_a_password_at_usual_ports_are_taken() {
+fn only_https_urls_without_credentials_at_usual_ports_are_allowed() {
     let policy = AddressPolicy::default();
     let refused = [
         "",
@@ -303,7 +304,8 @@ fn denying_all_of_ipv6_denies_no_ipv4() {
     assert!(policy.check_url("https://[2600::1]/").is_err());
 }
 
-/// Every address of the machine reaches a socket at `0.0.0.0`, so `127.0.0.1` may reach it as well.
+/// A socket bound to `0.0.0.0` is reachable at every address of this machine; a socket known as
+/// `127.0.0.1` may be, too.
 #[test]
 fn an_own_socket_is_denied_at_every_address_of_this_machine() {
     let outward = UdpSocket::bind("0.0.0.0:0").unwrap();

@@ -132,7 +132,7 @@ fn headers_that_belong_to_the_protocol_or_hide_a_second_one_are_refused() {
 }
 
 #[test]
-fn a_rotation_lets_the_old_key_sign_for_a_while_and_five_are_enough() {
+fn after_a_rotation_the_old_key_signs_for_a_while_and_at_most_five_keys_are_live() {
     let mut secrets = secrets();
     let first = secrets.signing[0].key.clone();
     let hour = Duration::from_hours(1);
@@ -163,7 +163,7 @@ fn a_rotation_lets_the_old_key_sign_for_a_while_and_five_are_enough() {
 }
 
 #[test]
-fn signing_keys_read_back_and_bad_ones_are_refused() {
+fn a_signing_key_can_be_parsed_from_its_text_and_an_invalid_one_is_refused() {
     for scheme in [Scheme::Hmac, Scheme::Ed25519] {
         let key = SigningKey::generate(scheme);
         assert_eq!(SigningKey::parse(&key.expose()).unwrap(), key);

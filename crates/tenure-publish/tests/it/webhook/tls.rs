@@ -13,8 +13,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Recorder, ScriptedResolver, call, config};
 
-/// Starts a receiver for `name` that answers with the requested server name; returns its
-/// certificate.
+/// Starts a receiver for `name` that answers with the requested server name; returns its address
+/// and certificate.
 async fn encrypted(name: &str) -> (std::net::SocketAddr, String) {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec![name.to_owned()]).unwrap();
@@ -66,7 +66,7 @@ fn caller(address: std::net::SocketAddr, authorities: &str) -> WebhookCaller {
 }
 
 #[tokio::test]
-async fn the_name_is_kept_for_the_handshake() {
+async fn the_handshake_uses_the_host_name() {
     let (address, pem) = encrypted("hooks.example").await;
     let reply = call(&caller(address, &pem), "https://hooks.example/a").await;
     assert_eq!(reply.status, Ok(200));

@@ -177,8 +177,7 @@ async fn a_header_with_a_line_break_is_refused() {
     }
 }
 
-/// The right signature counts at any position, and many wrong ones besides it do not cause the body
-/// to be read again.
+/// The right signature counts at each of the first 32 positions; later ones are not checked.
 #[tokio::test]
 async fn one_right_signature_among_many_is_enough() {
     let receiver = Receiver::answering(Answering::status(204)).await;
@@ -211,7 +210,7 @@ async fn one_right_signature_among_many_is_enough() {
 }
 
 #[tokio::test]
-async fn a_call_is_accepted_for_five_minutes_and_not_from_the_future() {
+async fn a_call_is_accepted_up_to_five_minutes_before_and_after_its_timestamp() {
     let receiver = Receiver::answering(Answering::status(204)).await;
     let secrets = secrets();
     let endpoint = endpoint(&receiver.url(), &secrets);
@@ -264,7 +263,7 @@ async fn during_a_rotation_both_keys_sign_and_afterwards_the_new_one_alone() {
         2
     );
 
-    // The endpoint is opened once; the end of a key is checked in every call.
+    // The secrets are decrypted once; the end of a key is checked in every call.
     clock.advance(hour);
     let after = received(&caller, &endpoint, &receiver).await;
     assert!(!is_good(&old.expose(), &after, NOW.after(hour)));
@@ -320,7 +319,7 @@ fn a_receiver_drops_duplicates_and_late_calls() {
         latest.judge(&call("c", 9, Some(3)), Some("k")),
         Freshness::New
     );
-    // It forgets the oldest when it is full.
+    // A full memory forgets the oldest call.
     latest.remember(&call("c", 9, None), None);
     latest.remember(&call("d", 9, None), None);
     assert_eq!(latest.judge(&call("b", 8, None), None), Freshness::New);
@@ -337,9 +336,9 @@ fn a_verifier_needs_a_key() {
 
 /// Goal: the time does not depend on the position at which a wrong signature differs. Method: two
 /// kinds of wrong signatures, differing in the first byte and in the last, alternate; Welch's t
-/// stays small. A few rounds prove nothing about time, so a slice only runs them.
+/// stays small. A few rounds prove nothing about time, so only `scripts/prove` checks t.
 #[test]
-fn the_time_does_not_depend_on_the_wrong_byte() {
+fn the_time_of_a_check_does_not_depend_on_the_wrong_byte() {
     let is_long = Extent::chosen() == Extent::All;
     let rounds = Extent::chosen().size(2_000, 1_000_000);
     let verifier = Verifier::new(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]).unwrap();

@@ -4,7 +4,7 @@
 
 create sequence tenure_fence;
 create sequence tenure_event_id maxvalue 4503599627370496;
--- Deliveries have ids of their own, above those of all events: an id tells which of the two an item is.
+-- Delivery ids are above all event ids, so that an id shows whether its item is an event or a delivery.
 create sequence tenure_delivery_id start 4503599627370497 minvalue 4503599627370497;
 
 -- Named queues of events. A lane is number * 16 + (7 - priority); number * 16 + 8 is for the items of the
@@ -18,9 +18,9 @@ create table tenure_queues (
 );
 insert into tenure_queues (name, number) values ('default', 0);
 
--- Events and deliveries. Append-only: never updated, deleted only by prune. A delivery is a row with a
--- source and without a payload: its event has it. Its lane is that of its endpoint, its ordering key is
--- the endpoint's name, a slash and the key of its event.
+-- Events and deliveries. Append-only: never updated, deleted only by prune. A delivery has a source (its
+-- event) and no payload of its own. Its lane is that of its endpoint, its ordering key is the endpoint's
+-- name, a slash and the key of its event.
 create table tenure_events (
     id           bigint      primary key default nextval('tenure_event_id'),
     created_at   timestamptz not null default now(),
@@ -38,12 +38,12 @@ create table tenure_events (
 );
 alter sequence tenure_event_id owned by tenure_events.id;
 alter sequence tenure_delivery_id owned by tenure_events.id;
--- One delivery for each event and endpoint, whatever happens.
+-- At most one delivery per event and endpoint.
 create unique index tenure_events_source on tenure_events (source, (lane >> 4)) where source is not null;
 
 -- Items that may be claimed at available_at: those without a key, and the head of each key. Inserted and
--- deleted, never updated. Lane and available_at are always coalesce(setbacks, events) of the same id: so
--- one index is enough to find a row by id, too.
+-- deleted, never updated. Lane and available_at always equal coalesce(setbacks, events) of the same id, so
+-- that the primary key also finds a row by its id.
 create table tenure_ready (
     lane         int         not null,
     available_at timestamptz not null,
@@ -56,8 +56,7 @@ create table tenure_ready (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- One row per claim. The free half of each page keeps renewals on their page, and no index has a column
--- that a renewal changes.
+-- One row per claim. Renewals can be HOT: half of each page is free, and they change no indexed column.
 create table tenure_leases (
     token        text        primary key,
     fence        bigint      not null default nextval('tenure_fence'),
@@ -65,7 +64,7 @@ create table tenure_leases (
     locked_until timestamptz not null,
     holder       text        not null,
     ids          bigint[]    not null check (cardinality(ids) > 0),                -- ascending
-    key_hashes   bigint[]    check (cardinality(key_hashes) = cardinality(ids))    -- null: no item has one
+    key_hashes   bigint[]    check (cardinality(key_hashes) = cardinality(ids))    -- null: no item has a key
 ) with (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0,
@@ -74,8 +73,8 @@ create table tenure_leases (
 );
 alter sequence tenure_fence owned by tenure_leases.fence;
 
--- The journal of ended holds: one row per settle, token and outcome. It is the timeline of an item and
--- the answer to a settle that is repeated. first_id and last_id bound the ids.
+-- The journal of ended leases: one row per settle, token and outcome. It has the timelines of items and the
+-- answers to repeated settles. first_id and last_id bound the ids.
 create table tenure_settled (
     settled_at timestamptz not null,
     claimed_at timestamptz not null,
@@ -84,18 +83,18 @@ create table tenure_settled (
     last_id    bigint      not null,
     outcome    text        not null
                check (outcome in ('done', 'retry', 'dead', 'release', 'lapsed', 'buried')),
-    is_pruned  boolean     not null default false,      -- prune has done all but delete it
+    is_pruned  boolean     not null default false,      -- kept only for retained items
     token      text        not null,
     holder     text        not null,
     ids        bigint[]    not null
 );
 create index tenure_settled_token on tenure_settled (token);
--- By age, for prune: a row is in one of the two.
+-- For prune, by age: each row is in exactly one of the two.
 create index tenure_settled_done on tenure_settled (settled_at) where outcome = 'done' and not is_pruned;
 create index tenure_settled_other on tenure_settled (settled_at) where outcome <> 'done' or is_pruned;
 create index tenure_settled_id_range on tenure_settled using gist (int8range(first_id, last_id, '[]'));
 
--- Items that are settled for good without success.
+-- Dead items: settled without success, and not replayed.
 create table tenure_dead (
     id         bigint      primary key,
     dead_at    timestamptz not null,
@@ -115,7 +114,7 @@ create table tenure_setbacks (
     failures     int         not null default 0,
     crashes      int         not null default 0,
     lane         int,
-    turn         bigint,                                -- its position in its key, once it was replayed
+    turn         bigint,                                -- position in its key after a replay; null: its id
     last_error   text
 ) with (fillfactor = 70);
 

@@ -1,7 +1,8 @@
--- Version 1 of the schema, part 3 of 9: the outbox for people and for producers in any language.
+-- Version 1 of the schema, part 3 of 9: the outbox as a view, for operators and producers in any language.
 
--- The outbox in the words of its specification: one row per event. One branch per state with a constant
--- status, so that `where status = …` leaves one branch and `where id = …` goes into each.
+-- The outbox in the words of its specification: one row per event. Each branch of the union has a constant
+-- status, so that `where status = …` removes the branches of the other states; `where id = …` is pushed
+-- into each branch.
 create view tenure_outbox as
 with event as not materialized (
     select e.id, e.event_id, e.topic, e.ordering_key, q.name as queue,
@@ -85,7 +86,7 @@ begin
             using errcode = 'check_violation';
     end if;
     if coalesce(event.priority, 0) not between 0 and 7 then
-        raise exception 'priority is %; expected 0 to 7, high first', event.priority
+        raise exception 'priority is %; expected 0 to 7, highest first', event.priority
             using errcode = 'check_violation';
     end if;
     if event.headers is not null and json_typeof(event.headers) <> 'object' then
@@ -96,7 +97,7 @@ begin
         octet_length(event.headers::text) > 16384
         or exists (select from json_each(event.headers) h where json_typeof(h.value) <> 'string')
     ) then
-        raise exception 'headers has a value that is no string, or is over 16 KiB'
+        raise exception 'headers has a value that is not a string, or is over 16 KiB'
             using errcode = 'check_violation';
     end if;
     event.queue := coalesce(event.queue, 'default');
@@ -138,7 +139,7 @@ create trigger tenure_outbox_insert instead of insert on tenure_outbox
 for each row execute function tenure_outbox_insert();
 
 -- Enqueues from any language. Options: queue, priority, delay (an interval), dedupe, headers, event_id,
--- strict. Returns the id of the event that counts: the new one, or the one that has the dedupe key.
+-- strict. Returns the id of the new event, or of the existing event with the same dedupe key.
 create function tenure_enqueue(topic text, payload json, key text default null, options json default '{}')
 returns bigint
 language plpgsql set search_path from current as $$
@@ -164,7 +165,7 @@ begin
             using errcode = 'check_violation';
     end if;
     if (options ->> 'strict')::boolean and key is not null then
-        -- Before the id is drawn: whoever waits here draws a higher one.
+        -- Lock before drawing the id: a producer that waits here draws a higher id.
         insert into tenure_strict_keys as s (key_hash) values (tenure_key_hash(key))
         on conflict on constraint tenure_strict_keys_pkey do update set key_hash = excluded.key_hash;
     end if;

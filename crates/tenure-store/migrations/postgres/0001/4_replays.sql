@@ -1,7 +1,7 @@
--- Version 1 of the schema, part 4 of 9: replays on record.
+-- Version 1 of the schema, part 4 of 9: bulk replays.
 
--- Replays of all items that match a filter, each an operation that goes on step by step, whichever worker
--- takes the step. All items up to reached_id were looked at; last_id was the newest when it began.
+-- Bulk replays: each replays all items that match a filter, in steps that any worker may take. All items up
+-- to reached_id have been examined; last_id was the newest when the replay began.
 create table tenure_replays (
     id              bigint      generated always as identity primary key,
     filter          json        not null,
@@ -13,7 +13,7 @@ create table tenure_replays (
     refused         bigint      not null default 0,
     state           text        not null default 'running' check (state in ('running', 'done', 'cancelled')),
     created_at      timestamptz not null,
-    next_step_at    timestamptz not null,    -- no step is due before
+    next_step_at    timestamptz not null,    -- no step is due before this time
     ended_at        timestamptz,
     check ((ended_at is null) = (state = 'running'))
 ) with (fillfactor = 50);

@@ -1,20 +1,19 @@
 -- Version 1 of the schema, part 5 of 9: the cluster: all workers of this database.
 
--- Settings for all processes, over the configuration of each.
+-- Settings of the cluster; they override the configuration of each process.
 create table tenure_settings (
     name  text collate "C" primary key,
     value text not null
 );
 
--- One row. Its version rises with each change of tenure_settings; a change names the version that it was
--- made from.
+-- One row. Its version rises with each change of tenure_settings; a change must name the current version.
 create table tenure_settings_version (
     singleton int    primary key check (singleton = 1),
     version   bigint not null check (version >= 0)
 );
 insert into tenure_settings_version (singleton, version) values (1, 0);
 
--- The last report of each worker. Room on the page, and no index on what a report changes.
+-- The last report of each worker. Half of each page is free, and no indexed column changes (HOT updates).
 create table tenure_workers (
     worker                text        collate "C" primary key,
     host                  text        not null,

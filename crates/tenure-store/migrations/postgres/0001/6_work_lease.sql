@@ -1,9 +1,9 @@
 -- Version 1 of the schema, part 6 of 9: work leases, which keep the order of the offsets of a log.
 
 -- The spaces of the work leases. A space is a set of domains under one watermark, such as a partition of a
--- log: every offset below the watermark is terminal in every domain, and if it is below forgiven_below,
--- too, it counts as processed even if it was given up. Both only rise. A row stays for ever; a statement
--- that makes a domain locks it for a moment, so that the watermark cannot pass by meanwhile.
+-- log: every offset below the watermark is processed or failed, unless it is in flight or queued; a failed
+-- offset that is also below forgiven_below counts as processed. Both only rise. A row is never deleted; a
+-- statement that creates a domain locks it briefly, so that the watermark does not advance meanwhile.
 create table tenure_spaces (
     space          text   collate "C" primary key check (octet_length(space) between 1 and 255),
     number         int    not null unique generated always as identity,
@@ -13,7 +13,7 @@ create table tenure_spaces (
 
 -- One row per domain of a work lease: the offset in flight, if there is one, and the version that rises
 -- with every change of the domain, here or in the two tables below. Every change is guarded by number and
--- version. A number is never given twice: a domain that was evicted and made anew is another one.
+-- version. A number is never reused: a domain that was evicted and created again has another one.
 create table tenure_reservations (
     number            bigint      primary key generated always as identity,
     version           bigint      not null default 1,
@@ -48,8 +48,8 @@ create table tenure_reservation_backlog (
     unique (reservation, log_offset)
 );
 
--- Terminal offsets, as ranges that neither overlap nor, within a kind, touch. Inserted and deleted, never
--- updated.
+-- Processed and failed offsets as ranges: no two overlap, and no two of one kind touch. Inserted and
+-- deleted, never updated.
 create table tenure_offsets (
     reservation  bigint not null,
     last_offset  bigint not null,
@@ -59,5 +59,5 @@ create table tenure_offsets (
     primary key (reservation, last_offset),
     check (first_offset <= last_offset)
 );
--- By age, for prune.
+-- For prune, by the last offset.
 create index tenure_offsets_prunable on tenure_offsets (space_number, kind, last_offset);

@@ -1,9 +1,9 @@
--- Version 1 of the schema, part 7 of 9: webhooks: endpoints, calls, and deliveries. A delivery is an item of the
--- queue: a row of tenure_events with a source.
+-- Version 1 of the schema, part 7 of 9: endpoints, calls and deliveries of webhooks. A delivery is an item
+-- of the queue: a row of tenure_events with a source.
 
--- Addresses that receive webhooks. A number is never given twice; queues and endpoints share the numbers,
--- so that a lane belongs to one of the two. A removed endpoint stays, for its deliveries. Room on the page,
--- and no index on what changes.
+-- Addresses that receive webhooks. A number is never reused; queues and endpoints share the numbers, so
+-- that a lane belongs to one of the two. The row of a removed endpoint stays, because its deliveries refer
+-- to it. Half of each page is free, and no indexed column changes (HOT updates).
 create table tenure_endpoints (
     id             text        collate "C" primary key check (octet_length(id) between 1 and 64),
     number         int         not null unique default nextval('tenure_queues_number_seq'),
@@ -13,14 +13,14 @@ create table tenure_endpoints (
     state          text        not null check (state in ('enabled', 'disabled', 'removed')),
     disabled_cause text        check (disabled_cause in ('by_hand', 'gone', 'asked', 'failing')),
     disabled_note  text,                    -- by the operator who disabled it
-    sealed_secrets text        not null,    -- encrypted by the program that registers it
+    sealed_secrets text        not null,    -- and headers, encrypted by the program that registers it
     settings       json        not null,
     health         json        not null default '{}',
     check ((disabled_cause is null) = (state <> 'disabled'))
 ) with (fillfactor = 50);
 
--- One row. version rises with every change of any endpoint; rules_version only with one that may change
--- which deliveries an event gets.
+-- One row. version rises with every change of any endpoint; rules_version only with a change that may
+-- affect which deliveries an event gets.
 create table tenure_endpoints_version (
     singleton     int    primary key check (singleton = 1),
     version       bigint not null check (version >= 0),
@@ -32,8 +32,8 @@ create table tenure_endpoints_version (
 );
 insert into tenure_endpoints_version (singleton, version, rules_version) values (1, 0, 0);
 
--- Calls, one row each. The hold that a call was made under is in tenure_leases, then in tenure_settled: a
--- hold that lapsed without a row here is a call whose end is unknown.
+-- Calls, one row each. The lease under which a call was made is in tenure_leases, later in tenure_settled:
+-- a lapsed lease without a row here is a call with an unknown result.
 create table tenure_delivery_attempts (
     delivery    bigint      not null,
     fence       bigint      not null,
@@ -46,8 +46,8 @@ create table tenure_delivery_attempts (
     primary key (delivery, fence)
 );
 
--- Deliveries in the words of their specification: one row per event and endpoint. One branch per place, as
--- in tenure_outbox.
+-- Deliveries in the words of their specification: one row per event and endpoint. The branches are those of
+-- tenure_outbox.
 create view tenure_deliveries as
 with delivery as not materialized (
     select e.id, e.source, e.event_id, p.id as endpoint, e.topic, e.ordering_key, e.created_at,

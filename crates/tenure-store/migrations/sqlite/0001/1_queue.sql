@@ -23,8 +23,8 @@ create table tenure_fence (
 insert into tenure_fence (singleton, fence)
 values (1, 0);
 
--- The last id that was given to an event and to a delivery, and how many of the ids given have no item: it
--- was pruned, or the number was drawn for a turn. The other ids are the items.
+-- The last id given to an event and to a delivery, and the number of ids without an item: the item was
+-- pruned, or the id was drawn as a turn. All other ids have an item.
 create table tenure_ids (
     kind             text    primary key not null check (kind in ('event', 'delivery')),
     last_id          integer not null,
@@ -34,16 +34,15 @@ create table tenure_ids (
 insert into tenure_ids (kind, last_id)
 values ('event', 0), ('delivery', 4503599627370496);
 
--- Events and deliveries. Append-only: never updated, deleted only by prune. A delivery is a row with a
--- source and without a payload: its event has it. Deliveries have ids above 2^52. An id is never given twice,
--- since the journal names it; tenure_ids has the last one. The wide columns are the last, so that the others
--- are read without them.
+-- Events and deliveries. Append-only: never updated, deleted only by prune. A delivery has a source (its
+-- event), no payload of its own, and an id above 2^52. An id is never reused, because the journal names it;
+-- tenure_ids has the last one. The wide columns come last, so that SQLite can read the others without them.
 create table tenure_events (
     id           integer primary key,
     lane         integer not null check (lane >= 0 and lane % 16 < 8),
     created_at   integer not null,
     available_at integer not null,    -- as enqueued; a later one is in tenure_setbacks
-    source       integer,             -- of a delivery: the event, which has the payload
+    source       integer,             -- of a delivery: its event
     event_id     blob    not null check (length(event_id) = 16),
     topic        text    not null check (length(cast(topic as blob)) between 1 and 255),
     -- Of a delivery: the endpoint's name, a slash, and the event's key.
@@ -58,13 +57,13 @@ create table tenure_events (
 ) strict;
 
 create index tenure_events_key on tenure_events (ordering_key) where ordering_key is not null;
--- One delivery for each event and endpoint, whatever happens.
+-- At most one delivery per event and endpoint.
 create unique index tenure_events_source on tenure_events (source, lane / 16)
 where source is not null;
 
 -- Items that may be claimed at available_at: those without a key, and the head of each key. Inserted and
--- deleted, never updated. Lane and available_at are always coalesce(setbacks, events) of the same id: so
--- one index is enough to find a row by id, too.
+-- deleted, never updated. Lane and available_at always equal coalesce(setbacks, events) of the same id, so
+-- that the primary key also finds a row by its id.
 create table tenure_ready (
     lane         integer not null,
     available_at integer not null,
@@ -72,8 +71,8 @@ create table tenure_ready (
     primary key (lane, available_at, id)
 ) strict, without rowid;
 
--- One row per claim. ids is a JSON array, ascending, without spaces; ids_by_key has those of them that have
--- a key: a JSON object of arrays, by key; null: none has one.
+-- One row per claim. ids is a JSON array, ascending, without spaces; ids_by_key is a JSON object of arrays:
+-- the ids of each key; null: no item has a key.
 create table tenure_leases (
     token        text    primary key not null,
     fence        integer not null,
@@ -84,10 +83,10 @@ create table tenure_leases (
     ids_by_key   text
 ) strict;
 
--- The journal of ended holds: one row per settle, token and outcome. It is the timeline of an item and
--- the answer to a settle that is repeated. first_id and last_id bound the ids, which are as in a lease; those
--- of one row lie within one block of 1024, so that the rows that may name an id are found in a short range
--- of last_id.
+-- The journal of ended leases: one row per settle, token and outcome. It has the timelines of items and the
+-- answers to repeated settles. first_id and last_id bound the ids, which have the form of those in a lease.
+-- The ids of a row lie within one block of 1024, so that all rows that name an id are in a short range of
+-- last_id.
 create table tenure_settled (
     entry      integer primary key,
     token      text    not null,
@@ -100,20 +99,20 @@ create table tenure_settled (
     settled_at integer not null,
     first_id   integer not null,
     last_id    integer not null,
-    is_pruned  integer not null default 0 check (is_pruned in (0, 1)),    -- prune has done all but delete it
+    is_pruned  integer not null default 0 check (is_pruned in (0, 1)),    -- kept only for retained items
     ids        text    not null,
     check (first_id <= last_id and first_id >> 10 = last_id >> 10)
 ) strict;
 
 create index tenure_settled_token on tenure_settled (token);
 create index tenure_settled_id_range on tenure_settled (last_id, first_id);
--- By age, for prune: a row is in one of the two.
+-- For prune, by age: each row is in exactly one of the two.
 create index tenure_settled_done on tenure_settled (settled_at)
 where outcome = 'done' and is_pruned = 0;
 create index tenure_settled_other on tenure_settled (settled_at)
 where outcome <> 'done' or is_pruned = 1;
 
--- Items that are settled for good without success.
+-- Dead items: settled without success, and not replayed.
 create table tenure_dead (
     id      integer primary key,
     dead_at integer not null,
@@ -133,7 +132,7 @@ create table tenure_setbacks (
     lane         integer,
     available_at integer,
     replayed_at  integer,
-    turn         integer,    -- its position in its key, once it was replayed
+    turn         integer,    -- position in its key after a replay; null: its id
     last_error   text
 ) strict;
 

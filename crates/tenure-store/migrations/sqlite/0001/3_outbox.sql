@@ -1,8 +1,7 @@
--- Version 1 of the schema, part 3 of 9: the outbox for people and for producers in any language.
+-- Version 1 of the schema, part 3 of 9: the outbox as a view, for operators and producers in any language.
 
--- The outbox in the words of its specification: one row per event, without the token. (The cast lets SQLite
--- join the held ids by an index of its own making; values from JSON have no type, and it would compare each
--- with each.)
+-- The outbox in the words of its specification: one row per event, without the token. (The cast gives the
+-- held ids a type, so that SQLite joins them with an automatic index instead of comparing each with each.)
 create view tenure_outbox as
 with held as materialized (
     select
@@ -72,8 +71,8 @@ left join held
     on held.id = event.id
 where event.id <= 4503599627370496;
 
--- `insert into tenure_outbox (topic, payload) values (…)` enqueues an event, in the caller's transaction and
--- from any language. It refuses what the library refuses, then inserts.
+-- `insert into tenure_outbox (topic, payload) values (…)` enqueues an event, in the caller's transaction
+-- and from any language. It rejects the same values as the library.
 create trigger tenure_outbox_insert
 instead of insert on tenure_outbox
 begin
@@ -108,7 +107,7 @@ begin
     select raise(abort, 'there is no such queue: add it with tenure queues add')
     where new.queue is not null
         and not exists (select 1 from tenure_queues where name = new.queue);
-    select raise(abort, 'priority is not 0 to 7, high first')
+    select raise(abort, 'priority is not 0 to 7, highest first')
     where new.priority is not null
         and (typeof(new.priority) <> 'integer' or new.priority not between 0 and 7);
     select raise(abort, 'available_at is not a number of microseconds since 1970')
@@ -168,7 +167,7 @@ begin
         new.headers,
         new.payload
     );
-    -- The tables below have no rowid, so the last one stays that of the event.
+    -- The tables below have no rowid, so last_insert_rowid() stays the id of the event.
     insert into tenure_keys (ordering_key, head, state_since)
     select ordering_key, id, created_at
     from tenure_events

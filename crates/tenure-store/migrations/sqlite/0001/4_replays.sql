@@ -1,7 +1,7 @@
--- Version 1 of the schema, part 4 of 9: replays on record.
+-- Version 1 of the schema, part 4 of 9: bulk replays.
 
--- Replays of all items that match a filter, each an operation that goes on step by step, whichever worker
--- takes the step. All items up to reached_id were looked at; last_id was the newest when it began.
+-- Bulk replays: each replays all items that match a filter, in steps that any worker may take. All items up
+-- to reached_id have been examined; last_id was the newest when the replay began.
 create table tenure_replays (
     id              integer primary key autoincrement,
     filter          text    not null check (json_type(filter) = 'object'),
@@ -15,7 +15,7 @@ create table tenure_replays (
         state in ('running', 'done', 'cancelled')
     ),
     created_at      integer not null,
-    next_step_at    integer not null,    -- no step is due before
+    next_step_at    integer not null,    -- no step is due before this time
     ended_at        integer,
     check ((ended_at is null) = (state = 'running'))
 ) strict;

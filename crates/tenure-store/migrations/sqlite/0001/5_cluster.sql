@@ -1,13 +1,12 @@
 -- Version 1 of the schema, part 5 of 9: the cluster: all workers of this database.
 
--- Settings for all processes, over the configuration of each.
+-- Settings of the cluster; they override the configuration of each process.
 create table tenure_settings (
     name  text primary key not null,
     value text not null
 ) strict, without rowid;
 
--- One row. Its version rises with each change of tenure_settings; a change names the version that it was
--- made from.
+-- One row. Its version rises with each change of tenure_settings; a change must name the current version.
 create table tenure_settings_version (
     singleton integer primary key check (singleton = 1),
     version   integer not null check (version >= 0)

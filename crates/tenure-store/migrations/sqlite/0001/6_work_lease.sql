@@ -1,8 +1,8 @@
 -- Version 1 of the schema, part 6 of 9: work leases, which keep the order of the offsets of a log.
 
 -- The spaces of the work leases. A space is a set of domains under one watermark, such as a partition of a
--- log: every offset below the watermark is terminal in every domain, and if it is below forgiven_below,
--- too, it counts as processed even if it was given up. Both only rise.
+-- log: every offset below the watermark is processed or failed, unless it is in flight or queued; a failed
+-- offset that is also below forgiven_below counts as processed. Both only rise.
 create table tenure_spaces (
     number         integer primary key,
     space          text    not null unique check (length(cast(space as blob)) between 1 and 255),
@@ -45,8 +45,8 @@ create table tenure_reservation_backlog (
     unique (reservation, log_offset)
 ) strict, without rowid;
 
--- Terminal offsets, as ranges that neither overlap nor, within a kind, touch. Inserted and deleted, never
--- updated.
+-- Processed and failed offsets as ranges: no two overlap, and no two of one kind touch. Inserted and
+-- deleted, never updated.
 create table tenure_offsets (
     reservation  integer not null,
     last_offset  integer not null,
@@ -57,5 +57,5 @@ create table tenure_offsets (
     check (first_offset <= last_offset)
 ) strict, without rowid;
 
--- By age, for prune.
+-- For prune, by the last offset.
 create index tenure_offsets_prunable on tenure_offsets (space_number, kind, last_offset);

@@ -1,8 +1,9 @@
--- Version 1 of the schema, part 7 of 9: webhooks: endpoints, calls, and deliveries. A delivery is an item of the
--- queue: a row of tenure_events with a source.
+-- Version 1 of the schema, part 7 of 9: endpoints, calls and deliveries of webhooks. A delivery is an item
+-- of the queue: a row of tenure_events with a source.
 
--- Addresses that receive webhooks. A number is never given twice; queues and endpoints share the numbers,
--- so that a lane belongs to one of the two. A removed endpoint stays, for its deliveries.
+-- Addresses that receive webhooks. A number is never reused; queues and endpoints share the numbers, so
+-- that a lane belongs to one of the two. The row of a removed endpoint stays, because its deliveries refer
+-- to it.
 create table tenure_endpoints (
     id             text    primary key not null check (length(cast(id as blob)) between 1 and 64),
     number         integer not null unique check (number > 0),
@@ -18,8 +19,8 @@ create table tenure_endpoints (
     check ((disabled_cause is null) = (state <> 'disabled'))
 ) strict;
 
--- One row. version rises with every change of any endpoint; rules_version only with one that may change
--- which deliveries an event gets.
+-- One row. version rises with every change of any endpoint; rules_version only with a change that may
+-- affect which deliveries an event gets.
 create table tenure_endpoints_version (
     singleton     integer primary key check (singleton = 1),
     version       integer not null check (version >= 0),
@@ -29,7 +30,7 @@ create table tenure_endpoints_version (
 insert into tenure_endpoints_version (singleton, version, rules_version)
 values (1, 0, 0);
 
--- Calls, one row each, written with the settle of its delivery. Inserted, never updated; deleted with its
+-- Calls. A row is written with the settle of its delivery, is never updated, and is deleted with the
 -- delivery.
 create table tenure_delivery_attempts (
     delivery    integer not null,

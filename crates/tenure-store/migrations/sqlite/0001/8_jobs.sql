@@ -2,7 +2,7 @@
 -- specification. Both are lease tables: the lease is on the row, and the state is read from locked_until,
 -- completed_at and failed_at; no column stores it.
 
--- Long work. `json text` is text that the content of a row shows as JSON; a strict table knows no such type.
+-- Long work. `json text` is text that the content of a row shows as JSON; strict tables do not allow it.
 create table tenure_jobs (
     id            integer   primary key autoincrement,
     kind          text      not null check (length(cast(kind as blob)) between 1 and 200),
@@ -25,7 +25,7 @@ create table tenure_jobs (
     completed_at  integer,
     failed_at     integer,
     settled_token text,
-    result        json text check (result is null or json_valid(result)),    -- in older SQLite null is no JSON
+    result        json text check (result is null or json_valid(result)),    -- older SQLite: json_valid(null) is 0
     cursor        text,                                                      -- the last position that its handler saved
     chunks_total  integer   check (chunks_total >= 0),
     retry_of      integer,
@@ -36,7 +36,7 @@ create table tenure_jobs (
     check (completed_at is null or failed_at is null)
 );
 
--- For claims, in their order; ended rows are in none of these.
+-- For claims, in claim order; settled jobs are in none of these.
 create index tenure_jobs_claimable on tenure_jobs (priority desc, created_at, id)
 where completed_at is null and failed_at is null and locked_until is null;
 create index tenure_jobs_alone on tenure_jobs (priority desc, created_at, id)
@@ -50,15 +50,15 @@ create index tenure_jobs_failed on tenure_jobs (id) where failed_at is not null;
 create index tenure_jobs_kind on tenure_jobs (kind, id);
 create index tenure_jobs_matrix on tenure_jobs (matrix_id, id);
 
--- For retention, the oldest first.
+-- For prune, the oldest first.
 create index tenure_jobs_completed_at on tenure_jobs (completed_at) where completed_at is not null;
 create index tenure_jobs_failed_at on tenure_jobs (failed_at) where failed_at is not null;
 
 -- A job has at most one retry.
 create unique index tenure_jobs_retry_of on tenure_jobs (retry_of) where retry_of is not null;
 
--- One row per chunk of a matrix, made by its first claim. It may be worked on again after it was synced;
--- with completed_at it is done for good.
+-- One row per chunk of a matrix, created by its first claim. A chunk that was synced may be worked on
+-- again; one with completed_at may not.
 create table tenure_checkpoints (
     id             integer primary key autoincrement,
     matrix_id      text    not null check (length(cast(matrix_id as blob)) between 1 and 200),

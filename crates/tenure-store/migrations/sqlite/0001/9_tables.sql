@@ -1,4 +1,4 @@
--- Version 1 of the schema, part 9 of 9: tables of the user's own that are leased in place.
+-- Version 1 of the schema, part 9 of 9: adopted tables.
 
 -- Adopted tables, what Tenure added to each, and whether the adoption is finished.
 create table tenure_tables (

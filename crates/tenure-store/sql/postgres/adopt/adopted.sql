@@ -1,8 +1,8 @@
--- adopted: the tables whose adoption is complete or has begun, and their columns and indexes now.
+-- adopted: all recorded adoptions, complete or not, with the current columns and indexes of the tables.
 -- Parameters: $1 the mark.
--- Returns: per table: name, description, added columns and indexes, finished, adopted_at; the schema that
---   its name leads to, whether the table is in the recorded schema, its columns with Tenure's mark, its
---   other columns, its indexes; by name.
+-- Returns: per table: name, description, added columns and indexes, finished, adopted_at; the schema in
+--   which the search path finds its name, whether the recorded schema has a table of this name, its columns
+--   with Tenure's mark, its other columns, its indexes; by name.
 -- Keeps: nothing; it only reads.
 -- Relies on: the key, and the indexes of the catalogue.
 select r.name, r.description::text as description, r.added::text as added, r.is_finished, r.adopted_at,

@@ -1,6 +1,6 @@
--- allows: the status words that a check constraint refuses.
+-- allows: the status words that a check constraint rejects.
 -- Parameters: $1 the words.
--- Returns: each refused word.
+-- Returns: each rejected word.
 -- Keeps: nothing; it writes no row, and evaluates the expression of the constraint.
 -- Relies on: the constraint uses no column except the status.
 select w.word

@@ -2,7 +2,7 @@
 -- Parameters: none.
 -- Returns: nothing.
 -- Keeps: the table's own columns stay: the names were recorded when the columns were added, and the columns
---   bear Tenure's mark on this very table.
+--   have Tenure's mark on this very table.
 -- Relies on: nothing.
 alter table {table}
     {removals};

@@ -1,7 +1,8 @@
 -- fill: numbers the rows in a range of pages that existed before the key column.
 -- Parameters: $1 the first page, $2 the page after the last.
--- Returns: seen, the number of rows in the range without a number; pages, the number of pages of the table.
--- Keeps: it waits for no writer: a row that another transaction has locked is left for the next round.
+-- Returns: seen, the number of rows in the range that had no number before; pages, the number of pages of
+--   the table; filled, the number of rows that got a number.
+-- Keeps: it does not wait for writers: a row that another transaction has locked stays for the next round.
 -- Relies on: row positions (ctid): a range of them is read without an index.
 with unnumbered as materialized (
     select t.ctid as row_id

@@ -1,7 +1,7 @@
 -- number: numbers the rows that are written from now on. The sequence is dropped with the column.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: a number is given once. A sequence of another owner is never taken over.
+-- Keeps: no number is used twice. An existing sequence is never taken over.
 -- Relies on: nothing.
 create sequence {key_sequence};
 alter sequence {key_sequence} owned by {table}.{key};

@@ -1,5 +1,5 @@
--- parts: the indexes of a table to be adopted, the check constraints that use its status, and names that
--- Tenure needs and other objects have.
+-- parts: the indexes of a table to be adopted, the check constraints that use its status, and the names
+-- needed by Tenure that other objects have.
 -- Parameters: $1 the table's name, quoted; $2 the names that Tenure needs; $3 the status column, if any.
 -- Returns: per part: kind, name, is_valid (for an index: its creation was completed; for a check: it uses
 --   no other column), the check's expression.

@@ -2,8 +2,8 @@
 -- Parameters: $1 now.
 -- Returns: due, delayed, oldest_due (the time from which the first due job has waited), claimed, lapsed,
 --   completed, failed; and now.
--- Keeps: nothing; it only reads. If no job is open, the result has one row without a key, which does not
---   count.
+-- Keeps: nothing; it only reads. If no job is open, the left join yields one row of nulls, which is not
+--   counted.
 -- Relies on: the partial index on open jobs, which are all scanned; those on the times at which jobs were
 --   settled, which are counted without reading the jobs.
 select count(o.id) filter (where o.locked_until is null

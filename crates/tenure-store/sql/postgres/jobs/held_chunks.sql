@@ -1,12 +1,12 @@
--- held_chunks: chunks with a lease, live or lapsed; those whose term ends or ended first come first.
+-- held_chunks: chunks with a lease, live or lapsed, by the end of their term.
 -- Parameters: $1 now, $2 matrix, or null for all matrices whose newest job is not settled or that have no
 --   job, $3 only chunks whose term has been over for this many microseconds, or null for all, $4 limit.
 -- Returns: per chunk: chunk_hash, locked_until, locked_by, claimed_at, fence, completed_at, failed_at,
 --   row_count, last_synced_at, cursor, error_message; and now; and matrix_id.
 -- Keeps: nothing; it only reads.
 -- Relies on: the unique key: the plan goes from matrix to matrix, and scans all chunks of those whose
---   newest job is open or does not exist, like progress; `offset 0` keeps the planner from the opposite
---   order. The index on the jobs' matrix.
+--   newest job is open or does not exist, as progress.sql does; `offset 0` keeps the planner from the
+--   opposite order. The index on the jobs' matrix.
 with recursive every (matrix_id) as (
     select min(t.matrix_id) from tenure_checkpoints t where $2::text is null
     union all

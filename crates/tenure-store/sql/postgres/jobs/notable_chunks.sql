@@ -1,10 +1,10 @@
--- notable_chunks: chunks of a matrix that people should see: first those with a lease, live or lapsed, then
--- those that failed for good, then those that were released with an error; each by name.
+-- notable_chunks: chunks of a matrix that an operator should see: first those with a lease, live or lapsed,
+-- then those that failed for good, then those that were released with an error; each by name.
 -- Parameters: $1 now, $2 matrix, $3 limit.
 -- Returns: per chunk: chunk_hash, locked_until, locked_by, claimed_at, fence, completed_at, failed_at,
 --   row_count, last_synced_at, cursor, error_message; and now.
 -- Keeps: nothing; it only reads.
--- Relies on: the unique key: the chunks of the matrix are all scanned, as by progress.
+-- Relies on: the unique key: the chunks of the matrix are all scanned, as in progress.sql.
 select t.chunk_hash, t.locked_until, t.locked_by, t.claimed_at, t.fence, t.completed_at, t.failed_at,
        t.row_count, t.last_synced_at, t.cursor, t.error_message,
        coalesce($1::timestamptz, clock_timestamp()) as now

@@ -1,4 +1,4 @@
--- prune: deletes jobs that were settled long ago, and the chunks of matrices that only they used.
+-- prune: deletes jobs past their retention, and the chunks of matrices that only they used.
 -- Parameters: $1 now, $2 retention of completed jobs and $3 of failed ones, in microseconds, $4 maximum of
 --   each.
 -- Returns: one row: the numbers of deleted jobs: completed, failed.

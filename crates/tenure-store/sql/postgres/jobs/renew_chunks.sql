@@ -1,12 +1,12 @@
 -- renew_chunks: extends leases on chunks that exist and are live.
 -- Parameters: $1 now; for each lease $2 its matrix, $3 its chunk, $4 its token, $5 its holder; $6 term in
 --   microseconds.
--- Returns: nth, the place of the lease in the lists; id, until and fence of each renewed chunk. until is
+-- Returns: nth, the position of the lease in the lists; id, until and fence of each renewed chunk. until is
 --   null for a chunk whose term is over (is_busy false), and for one that is live and was not renewed,
 --   because another transaction has locked it (is_busy true).
 -- Keeps: law 3: the whole key, token, holder and state in one predicate, checked on the row after it is
---   locked; the end never moves back and nothing else changes. It waits for no lock: a row locked by
---   another transaction must not cost the others.
+--   locked; the end never moves back and nothing else changes. It waits for no lock: a row that another
+--   transaction has locked must not delay the others.
 -- Relies on: the unique key, and no index on the tokens: so claims, renewals and ends of chunks change no
 --   index, as long as their page has room.
 with asked as materialized (

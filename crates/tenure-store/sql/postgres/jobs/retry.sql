@@ -4,8 +4,8 @@
 --   whether the job exists (is_there), and whether it is settled (has_ended). If id and retried_by are null
 --   and has_ended is true, a concurrent retry was faster: run the statement again.
 -- Keeps: law 4: a settled job does not change. Of several concurrent retries the index lets one pass; the
---   others wait for its commit. The lock keeps the pruner from the job's chunks, which the new job uses,
---   too.
+--   others wait for its commit. The lock keeps prune from deleting the job and its chunks, which the new
+--   job also uses.
 -- Relies on: the key; the unique index on retry_of.
 with old as materialized (
     select t.id, t.kind, t.matrix_id, t.payload, t.priority,

@@ -1,6 +1,6 @@
 -- bury: settles a pending or claimed item as dead. The operator claims a pending item and settles it in the
--- same statement (there is no direct way from pending to dead); a claimed item leaves its holder's lease. If the
--- item is a head, its key continues with the next one.
+-- same statement (an item cannot go from pending to dead directly); a claimed item leaves its holder's
+-- lease. If the item is a head, its key continues with the next one.
 -- Parameters: $1 now, $2 id, $3 reason, $4 the operator's token, $5 the operator, $6 whether to bury only a
 --   head: then not an item behind another one or in a paused key.
 -- Returns: the id, or no row: the item is neither pending nor claimed, or another transaction has locked it

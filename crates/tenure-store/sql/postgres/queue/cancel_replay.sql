@@ -1,7 +1,7 @@
 -- cancel_replay: ends a running replay; items already replayed stay pending.
 -- Parameters: $1 now, $2 id.
 -- Returns: the operation, as replays.sql; no row when it has ended or does not exist.
--- Keeps: it waits for a step in progress, which is the last one.
+-- Keeps: it waits for a step in progress, which is then the last one.
 -- Relies on: tenure_replays_pkey.
 update tenure_replays
 set state = 'cancelled', ended_at = coalesce($1::timestamptz, now())

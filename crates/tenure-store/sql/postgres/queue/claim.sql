@@ -3,12 +3,13 @@
 -- Parameters: $1 now, $2 token, $3 holder, $4 term in microseconds, $5 limit, $6 lanes in the order of
 --   their urgency, $7 and $8 the cursor of each lane: rows before (time, id) are not read, $9 maximum rows
 --   of ready to read, $10 maximum items of one key, $11 maximum rows of each lane.
--- Returns: whether there are arrivals (promote.sql); beside it per item (or one row of nulls): id, lane,
+-- Returns: in each row whether there are arrivals (promote.sql); per item (or one row of nulls): id, lane,
 --   available_at, the lease's fence, claimed_at, locked_until, the event and its counters; whether it
 --   follows a head; the number of rows of ready that were read; for a delivery its event. The caller sorts.
--- Keeps: laws 1, 2, 6, 7. The probe locks row by row and stops at its limit (there is no order by outside
---   of it: a sort would lock as many rows in every lane). Rows are deleted by ctid: they are locked and
---   never updated. A run follows only a head that is locked; of the backlog, only the deleted rows count.
+-- Keeps: laws 1, 2, 6, 7. The subquery of `due` locks row by row and stops at its limit; an order by
+--   outside of it would lock that many rows in every lane. Rows are deleted by ctid: they are locked and
+--   never updated. A run follows only a head that is locked; an item of the backlog is claimed only if its
+--   row was deleted.
 -- Relies on: tenure_ready_pkey, tenure_events_pkey, tenure_setbacks_pkey, tenure_backlog_pkey,
 --   tenure_arrivals_pkey. `offset 0` leaves the planner only one plan; without it a plan made for `limit
 --   $9` hashes all events.

@@ -1,8 +1,9 @@
 -- count: counts the items by state, in one snapshot.
 -- Parameters: $1 now.
 -- Returns: per queue, and per endpoint with waiting deliveries: name (null for an endpoint), due, delayed,
---   the first available_at that is due, how many wait behind another item of their key, the number; and
---   beside each the time, and the totals of events and then of deliveries: claimed, lapsed, dead, all.
+--   the first available_at that is due, the number of items that wait behind another of their key, the
+--   number of the queue or endpoint; in each row also the time, and the totals of events and then of
+--   deliveries: claimed, lapsed, dead, all.
 -- Keeps: nothing; it only reads. A lease holds events or deliveries, never both: its first item shows
 --   which.
 -- Relies on: tenure_ready_pkey, tenure_backlog_pkey, tenure_dead_pkey and tenure_events_pkey, read whole.

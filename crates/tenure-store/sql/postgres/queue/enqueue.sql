@@ -1,9 +1,9 @@
--- enqueue: writes events and their places, all or none.
+-- enqueue: writes events and their rows in ready or in the backlog, all or none.
 -- Parameters: $1 now, $2 event ids, $3 topics, $4 lanes, $5 payloads, $6 headers, $7 encodings, $8 delays
 --   in microseconds, $9 ordering keys (null: none).
 -- Returns: event_id, id.
--- Keeps: laws 7, 8; it runs in the caller's transaction or in its own. It locks nothing of a key: an item
---   with a key goes into the backlog, its key gets an arrival, and the next claim promotes a head.
+-- Keeps: laws 7, 8; it runs in the caller's transaction or in its own. It takes no lock on a key: an
+--   item with a key goes into the backlog, its key gets an arrival, and the next claim promotes a head.
 -- Relies on: nothing; it only inserts.
 with fresh as (
     insert into tenure_events

@@ -1,4 +1,4 @@
--- enqueue_call: writes one event through a driver that this program does not know.
+-- enqueue_call: writes one event, for callers with another driver.
 -- Parameters: $1 topic, $2 payload, JSON text, $3 ordering key or null, $4 options of tenure_enqueue, JSON
 --   text.
 -- Returns: id of the new event, or of the existing one with the same dedupe key.

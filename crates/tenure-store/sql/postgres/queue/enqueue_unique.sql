@@ -1,9 +1,10 @@
 -- enqueue_unique: writes the events whose dedupe key does not exist yet, all or none.
 -- Parameters: $1 now, $2 event ids, $3 topics, $4 lanes, $5 payloads, $6 headers, $7 encodings, $8 delays
 --   in microseconds, $9 ordering keys (null: none), $10 dedupe keys (null: none; each at most once).
--- Returns: event_id and id of each event, and the id that has the dedupe key (its own if it was written).
+-- Returns: per event: event_id, the id drawn for it, dedupe_key; and per dedupe key: the id of the event
+--   that has it, and the key.
 -- Keeps: laws 7, 8. The upsert also returns an id that this snapshot cannot see yet; keys are inserted in
---   their order, so that two producers cannot deadlock.
+--   sorted order, so that two producers cannot deadlock.
 -- Relies on: tenure_dedupe_pkey.
 with asked as materialized (
     select nextval('tenure_event_id') as id, n.*

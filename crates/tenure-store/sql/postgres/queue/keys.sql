@@ -1,11 +1,11 @@
--- keys: ordering keys that have open items or are paused; those that have had their head, or have been
--- paused, the longest come first. Among stuck keys the blocked ones come first, so that no limit hides
--- them. Keys without a head, known only from arrivals, come last, as idle.
+-- keys: ordering keys that have a head or are paused, by the time at which each got its head or was paused.
+-- Among stuck keys the blocked ones come first, so that no limit hides them. Keys with arrivals but without
+-- a head come last.
 -- Parameters: $1 whether to return only stuck keys, $2 limit, $3 one key (null: any), $4 maximum number of
 --   waiting items to count and of arrivals to read, $5 age in microseconds from which a head with items
 --   behind it is stuck.
 -- Returns: ordering_key, the id of the head (the first held item, if any is held), since, blocked, paused,
---   the number of waiting items; the time; whether it comes before the others.
+--   the number of waiting items; the time; whether the key is sorted before the others.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_keys, read whole unless one key is named; tenure_backlog_pkey, tenure_setbacks_pkey,
 --   tenure_arrivals_pkey, from the oldest. Leases are few and are scanned.

@@ -1,4 +1,4 @@
--- look: the current places of items, and the outcomes that a token reported for them. It runs after a
+-- look: the current states of items, and the outcomes that a token reported for them. It runs after a
 -- refusal, in a newer snapshot, so it also sees a first settle that ran concurrently with its repeat.
 -- Parameters: $1 token, $2 ids.
 -- Returns: per id: is_known, is_claimed, is_mine (claimed under this token), is_waiting, is_dead, and the

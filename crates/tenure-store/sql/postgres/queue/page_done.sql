@@ -1,10 +1,10 @@
--- page_done: the ids of the newest published events or deliveries.
+-- page_done: the ids of the newest done events or deliveries.
 -- Parameters: $1 before this id, $2 limit, $3 topic, $4 queue number, $5 since, $6 ordering key, $7 until,
 --   $8 after this id, $9 endpoint number (null: any). The queue of a delivery is that of its event.
 -- Returns: ids, newest first.
 -- Keeps: nothing; it only reads.
--- Relies on: tenure_events_pkey, backwards, with a probe into each other place; with a filter that matches
---   few items it reads many rows. Leases are few and are scanned.
+-- Relies on: tenure_events_pkey, backwards; for each row the primary keys of the tables of the other
+--   states; with a filter that matches few items it reads many rows. Leases are few and are scanned.
 select e.id
 from tenure_events e
 left join lateral (

@@ -3,10 +3,9 @@
 -- Returns: one row: the number of arrivals read, of heads created, and of keys without a row (add_keys.sql
 --   adds it; their arrivals stay).
 -- Keeps: laws 1, 7. A head is created under the lock of the key's row, from the front of its backlog. An
---   arrival is deleted only if a later statement will read the backlog: a key with a head gets a settle,
---   and the settle of its last event leaves an arrival; the backlog of an idle key is read here. The
---   arrivals of a key that another statement has locked, or changed since this snapshot, stay. It waits for
---   no lock.
+--   arrival is deleted only if this or a later statement reads the backlog of its key: the settle of a head
+--   reads it, and leaves an arrival if it finds no event; resume_key.sql also leaves one. The arrivals of a
+--   key that another statement has locked, or changed since this snapshot, stay. It waits for no lock.
 -- Relies on: tenure_arrivals_pkey, from the oldest; tenure_keys_pkey, tenure_backlog_pkey.
 with arrived as materialized (
     select ctid as row_id, key_hash

@@ -5,11 +5,11 @@
 --   locked ids, $6 the row ids (ctid) of the locked journal rows, $7 the events that are locked with their
 --   deliveries.
 -- Returns: one row: the numbers of deleted done and dead items, the number of journal rows deleted or
---   marked, whether a limit applied.
+--   marked, whether a limit was reached.
 -- Keeps: laws 4, 6. It checks everything again that prune_choose.sql saw: as a separate statement it has a
---   snapshot newer than the locks, which shows every replay before them; there can be none after. A journal
---   row stays for the timeline of a retained item, up to the longer retention: an event that still has
---   deliveries must not be examined in every round, and may outlive its row.
+--   snapshot newer than the locks, which shows every replay that came before them; none can come after. A
+--   journal row stays for the timeline of a retained item, up to the longer retention; its mark keeps later
+--   rounds from examining, for example, an event that still has deliveries, which may outlive its row.
 -- Relies on: the primary keys; tenure_events_source; tenure_dedupe_id; tenure_settled_other, from the
 --   oldest; tenure_settled_id_range for items that were replayed or have deliveries. Leases are few and are
 --   scanned.

@@ -3,7 +3,7 @@
 -- delivery also its event, which is deleted with the last of its deliveries.
 -- Parameters: $1 now, $2 retention of done items in microseconds, $3 that of dead ones, $4 limit.
 -- Returns: one row: the ids of the locked items; the row ids (ctid) of the journal rows; whether a limit
---   applied; the events that are locked with their deliveries.
+--   was reached; the events that are locked with their deliveries.
 -- Keeps: laws 4, 6. A replay locks the event first, so none can begin until prune.sql has checked again. It
 --   waits for no lock, so it cannot deadlock: rows that a replay, a producer with the same dedupe key or
 --   another prune has locked are left for the next round. A dead item that blocks its key is kept, and so

@@ -1,8 +1,8 @@
 -- renew: moves `locked_until` forward for the leases that exist and are live.
 -- Parameters: $1 now, $2 tokens, $3 term in microseconds.
--- Returns: per token: is_there (the lease was renewed, or it exists but is over), and fence, locked_until,
---   ids if it was renewed. A lease that ended while this statement waited for its lock is lost, like one
---   that never existed.
+-- Returns: per token: is_there (the lease was renewed, or it exists but has lapsed), and fence,
+--   locked_until, ids if it was renewed. A lease that ended while this statement waited for its lock is
+--   lost, like one that never existed.
 -- Keeps: law 3; `locked_until` never moves back. It locks in the order of the tokens, so that it cannot
 --   deadlock with a settle of the same worker.
 -- Relies on: tenure_leases_pkey.

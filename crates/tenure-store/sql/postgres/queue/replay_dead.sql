@@ -1,8 +1,8 @@
 -- replay_dead: the next dead items of a bulk replay.
--- Parameters: $1 after this id, $2 up to this one, $3 limit, $4 the maximum number of items to pass, $5
+-- Parameters: $1 after this id, $2 up to this one, $3 limit, $4 the maximum number of items to examine, $5
 --   topic, $6 queue, $7 since, $8 ordering key, $9 until, $10 endpoint number, $11 the event of a delivery
 --   (null: any). The queue of a delivery is that of its event.
--- Returns: one row: the ids, ascending; and the last id that it examined.
+-- Returns: one row: the ids, ascending; and the last id of the examined range.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_dead_pkey, tenure_events_pkey. It reads at most the given number of rows, even if few
 --   match.

@@ -1,11 +1,11 @@
--- replay_done: the next published events, or delivered deliveries, of a bulk replay.
--- Parameters: $1 after this id, $2 up to this one, $3 limit, $4 the maximum number of items to pass, $5
+-- replay_done: the next done items of a bulk replay.
+-- Parameters: $1 after this id, $2 up to this one, $3 limit, $4 the maximum number of items to examine, $5
 --   topic, $6 queue, $7 since, $8 ordering key, $9 until, $10 endpoint number, $11 the event of a delivery
 --   (null: any). The queue of a delivery is that of its event.
--- Returns: one row: the ids, ascending; and the last id that it examined.
--- Keeps: nothing; it only reads. An item in no other place is done.
--- Relies on: tenure_events_pkey, with a probe into each other place. It reads at most the given number of
---   rows, even if few match. Leases are few and are scanned.
+-- Returns: one row: the ids, ascending; and the last id of the examined range.
+-- Keeps: nothing; it only reads. An item that is neither pending, claimed nor dead is done.
+-- Relies on: tenure_events_pkey; for each row the primary keys of the tables of the other states. It reads
+--   at most the given number of rows, even if few match. Leases are few and are scanned.
 with bound as materialized (
     select coalesce((select e.id
                      from tenure_events e

@@ -1,5 +1,6 @@
--- resume_key: resumes a paused key. If no item of it is held, the key gets an arrival, and promote.sql
--- promotes its head; a remaining head keeps its time, at least since the pause began.
+-- resume_key: resumes a paused key. A key without a head gets an arrival, and promote.sql then makes its
+-- first item the head; a key with a head (held, or dead and blocking) keeps the time of the pause as
+-- state_since.
 -- Parameters: $1 now, $2 ordering key.
 -- Returns: nothing.
 -- Keeps: laws 1, 6, 7: under the lock of the key's row. It promotes no head itself: the previous holder of

@@ -1,5 +1,5 @@
 -- settle: removes named ids from a lease, each with its outcome; the rest stay held or all get one outcome.
--- The items of a key are settled in order: see settle_run in tenure-core, which this repeats.
+-- The items of a key are settled in order: this repeats the rule settle_run of tenure-core.
 -- Parameters: $1 now, $2 token, $3 done ids, $4 retry ids, $5 their delays in microseconds, $6 their
 --   errors, $7 dead ids, $8 their reasons, $9 their errors, $10 release ids, $11 their delays in
 --   microseconds, $12 the outcome for the ids of the lease that are not named (null keeps them held), $13

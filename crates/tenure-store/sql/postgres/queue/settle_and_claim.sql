@@ -7,8 +7,8 @@
 --   endpoint rules under which there are no deliveries (null: any). No id is named twice. For the claim:
 --   $16 token, $17 holder, $18 term in microseconds, $19 limit, $20 lanes, $21 and $22 their cursors, $23
 --   rows of ready, $24 items of one key, $25 rows of each lane.
--- Returns: the answer of the settle, whether there are arrivals (promote.sql), and beside it one row per
---   claimed item (or one row of nulls).
+-- Returns: the answer of the settle, whether there are arrivals (promote.sql), both in each row; one row
+--   per claimed item (or one row of nulls).
 -- Keeps: laws 3, 4, 6, 7: it changes only the lease with this token, and locks it first. Ids are combined
 --   by grouping, never by joining two lists: the planner expects one row of each and would compare every id
 --   with every other. It also keeps the laws of claim.sql.

@@ -6,7 +6,7 @@
 --   $14 rows of each lane.
 -- Returns: settled (0: the lease does not hold exactly these ids, and nothing was settled; use settle.sql),
 --   is_late, whether there are arrivals (promote.sql), whether a key has a new head, whether the rules have
---   changed (then nothing was settled); and beside it one row per claimed item (or one row of nulls).
+--   changed (then nothing was settled), all in each row; one row per claimed item (or one row of nulls).
 -- Keeps: laws 3, 4, 6, 7: the lease is deleted only if token and ids match. It also keeps the laws of
 --   claim.sql. A key that is left without a head gets an arrival, as in settle.sql.
 -- Relies on: tenure_leases_pkey, tenure_keys_pkey, tenure_backlog_pkey, tenure_endpoints_version_pkey, and

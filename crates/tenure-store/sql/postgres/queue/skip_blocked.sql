@@ -1,6 +1,6 @@
 -- skip_blocked: continues a key without the dead head that blocks it, and records the operator's note.
--- Parameters: $1 now, $2 ordering key, $3 the dead item, $4 text before its last error, $5 text between the
---   two, $6 maximum number of characters.
+-- Parameters: $1 now, $2 ordering key, $3 the dead item, $4 the note, $5 the separator between note and
+--   last error, $6 maximum number of characters of the new last error.
 -- Returns: its id, or no row: the item does not block the key.
 -- Keeps: laws 4, 7: under the lock of the key's row; the item stays dead. A key that is left without a head
 --   gets an arrival.

@@ -2,8 +2,8 @@
 -- Parameters: $1 now.
 -- Returns: due, delayed, oldest_due (the time from which the first due row has waited), claimed, lapsed,
 --   done, dead; and now.
--- Keeps: nothing; it only reads. For an empty table the result has one row without a key, which does not
---   count.
+-- Keeps: nothing; it only reads. For an empty table the left join yields one row of nulls, which is not
+--   counted.
 -- Relies on: no index: every row is scanned once.
 select count(t.{key}) filter (where {is_pending}
                           and (t.{available_at} is null or t.{available_at} <= m.now)) as due,

@@ -2,7 +2,7 @@
 -- Parameters: $1 a state or null for all, $2 created at or after this time or null, $3 the largest id, $4
 --   limit.
 -- Returns: id.
--- Keeps: nothing; it only reads. A row in no state is not an item, and does not hide any.
+-- Keeps: nothing; it only reads. A row whose columns match no state is left out.
 -- Relies on: the key, read backwards.
 select t.{key} as id
 from {table} t

@@ -1,4 +1,4 @@
--- reap: ends lapsed leases, row by row: rows become pending again after a delay, or dead at the crash
+-- reap: ends the leases on lapsed rows, which become pending again after a delay, or dead beyond the crash
 -- limit.
 -- Parameters: $1 now, $2 limit, $3 delays in microseconds by number of lapses, $4 the crash limit, $5
 --   whether a term that ends exactly now is over, $6 a single row to reap (null: all).

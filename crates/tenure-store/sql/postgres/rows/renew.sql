@@ -1,10 +1,10 @@
 -- renew: moves `until` forward for the rows of leases that exist and are live.
 -- Parameters: $1 now, $2 tokens, $3 the holder of each token, $4 term in microseconds.
--- Returns: nth, the place of the token in the list; id, until and fence of each row that was renewed. until
---   is null for a row whose term is over (is_busy false), and for one that is live and was not renewed,
---   because another transaction has locked it (is_busy true).
+-- Returns: nth, the position of the token in the list; id, until and fence of each row that was renewed.
+--   until is null for a row whose term is over (is_busy false), and for one that is live and was not
+--   renewed, because another transaction has locked it (is_busy true).
 -- Keeps: law 3: key, token, holder and state in one predicate; `until` never moves back and nothing else
---   changes. It waits for no lock: a row locked by another transaction must not cost the other leases.
+--   changes. It waits for no lock: a row that another transaction has locked must not delay the others.
 -- Relies on: the partial index on the tokens of claimed rows, or the key.
 with held as materialized (
     select t.{key} as id

@@ -1,8 +1,8 @@
 -- replay: makes settled rows pending again: a new generation, counters at zero, claimable now.
 -- Parameters: $1 now, $2 ids.
 -- Returns: id of each replayed row. A missing id was refused.
--- Keeps: laws 4, 6. The fence and the last settle stay, so old tokens stay invalid. A holder or an end of
---   term left on a settled row does not make it held again.
+-- Keeps: laws 4, 6. The fence and the last settle stay, so old tokens stay invalid. The statement clears a
+--   holder or end of term that was left on a settled row, which would make it held.
 -- Relies on: the key, which also gives the order of the locks.
 update {table} t
 set {generation} = t.{generation} + 1,

@@ -1,8 +1,8 @@
 -- add_endpoint: adds an endpoint, if its name is free.
 -- Parameters: $1 now, $2 id, $3 settings, $4 sealed.
 -- Returns: the endpoint as endpoint.sql returns it, or no row: the name is taken.
--- Keeps: a name is given once, and a number is never given twice. Every change of endpoints locks the
---   endpoint first and the version's row last, so that two changes cannot deadlock.
+-- Keeps: no two endpoints get the same name, and a number is never reused. Every change of endpoints locks
+--   the endpoint first and the version's row last, so that two changes cannot deadlock.
 -- Relies on: tenure_endpoints_pkey, tenure_endpoints_version_pkey.
 with added as (
     insert into tenure_endpoints (id, settings, sealed_secrets, state, state_since, created_at)

@@ -1,7 +1,7 @@
 -- due_deliveries: the lanes of endpoints that have due deliveries.
 -- Parameters: $1 now.
--- Returns: the time, the version of the endpoints, whether there are arrivals (promote.sql), and beside it
---   per lane (or one row of nulls): lane.
+-- Returns: the time, the version of the endpoints, whether there are arrivals (promote.sql), all in each
+--   row; lane: one row per lane, or one with null.
 -- Keeps: nothing; it only reads. It jumps from lane to lane, and never into lanes of queues, where it would
 --   read all claimed rows that are not vacuumed yet. Every number that is not a queue's is an endpoint's.
 -- Relies on: tenure_ready_pkey; tenure_arrivals_pkey. Queues are few.

@@ -1,11 +1,11 @@
 -- fan_out: writes the deliveries of events that this transaction has settled as done.
 -- Parameters: $1 now, $2 the token of the settle, $3 the version of the rules that selected the endpoints,
---   $4 events, ascending, $5 the numbers of the endpoints that each event goes to, $6 their names.
+--   one entry per delivery of: $4 event, ascending, $5 number and $6 name of the endpoint.
 -- Returns: one row: whether the rules are unchanged (otherwise nothing was written: select the endpoints
 --   again), the number of deliveries written.
 -- Keeps: one delivery per event and endpoint: an existing one is not changed. A repeated settle writes
---   nothing: its journal row belongs to another transaction. Numbers are drawn in the order of the events,
---   so that those of a key rise; a delivery with a key goes into the backlog, as in enqueue.sql.
+--   nothing: its journal row belongs to another transaction. Ids are drawn in the order of the events, so
+--   that those of a key rise; a delivery with a key goes into the backlog, as in enqueue.sql.
 -- Relies on: tenure_settled_token, tenure_events_pkey, tenure_events_source, tenure_endpoints_version_pkey.
 with rules as materialized (
     select v.rules_version = $3::bigint as is_current

@@ -1,4 +1,4 @@
--- sources: the events of deliveries, each once, whatever the number of its endpoints.
+-- sources: the events of deliveries, each once, even if it has several deliveries.
 -- Parameters: $1 ids of events, each once.
 -- Returns: id, event_id, topic, ordering_key, lane, payload, headers, encoding; in any order.
 -- Keeps: nothing; it only reads.

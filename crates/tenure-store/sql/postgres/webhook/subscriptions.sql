@@ -1,6 +1,6 @@
 -- subscriptions: the enabled endpoints, and the version of their rules.
 -- Parameters: none.
--- Returns: rules, and beside it per enabled endpoint (or one row of nulls): id, number, settings.
+-- Returns: rules_version in each row; per enabled endpoint (or one row of nulls): id, number, settings.
 -- Keeps: nothing; it only reads, in one snapshot.
 -- Relies on: tenure_endpoints_version_pkey; tenure_endpoints_pkey, read whole, once per change.
 select v.rules_version, e.id, e.number, e.settings::text

@@ -1,4 +1,4 @@
--- adopted: the tables whose adoption is complete or has begun, and their columns and indexes now.
+-- adopted: all recorded adoptions, complete or not, with the current columns and indexes of the tables.
 -- Parameters: none.
 -- Returns: per table: name, description, added columns and indexes, finished, adopted_at; its `create
 --   table` text, its columns and its indexes, as lists in JSON; by name.

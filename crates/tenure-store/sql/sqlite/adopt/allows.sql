@@ -1,6 +1,6 @@
--- allows: the status words that a check constraint refuses.
+-- allows: the status words that a check constraint rejects.
 -- Parameters: :words, a list in JSON.
--- Returns: each refused word.
+-- Returns: each rejected word.
 -- Keeps: nothing; it writes no row, and evaluates the expression of the constraint.
 -- Relies on: the constraint uses no column except the status. The names of the other columns occur twice:
 --   if the constraint uses one, the name is ambiguous, which is an error.

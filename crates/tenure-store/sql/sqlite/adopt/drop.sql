@@ -2,7 +2,7 @@
 -- Parameters: none.
 -- Returns: nothing.
 -- Keeps: the table's own columns stay: the names were recorded when the columns were added, and the columns
---   bear Tenure's mark in the text of this very table.
+--   have Tenure's mark in the text of this very table.
 -- Relies on: nothing.
 -- statement: drop
 alter table {table} drop column {column};

@@ -1,6 +1,6 @@
 -- fill: numbers some of the rows that existed before the key column.
 -- Parameters: :limit.
--- Returns: nothing; the number of changed rows.
+-- Returns: nothing; the number of changed rows shows whether rows are left.
 -- Keeps: no two rows have the same number.
 -- Relies on: the unique index on the added key, which also finds the rows without a number.
 -- statement: fill

@@ -1,4 +1,4 @@
--- parts: the indexes of a table to be adopted, and names that Tenure needs and other objects have.
+-- parts: the indexes of a table to be adopted, and the names needed by Tenure that other objects have.
 -- Parameters: :table its name, :names the names that Tenure needs, a list in JSON.
 -- Returns: kind, name.
 -- Keeps: nothing; it only reads.

@@ -5,7 +5,7 @@
 --   a lapsed lease is refused.
 -- Returns: id, if the statement took effect; no row: refused.
 -- Keeps: laws 3, 4, 6: the whole key, token, holder and state in one predicate.
--- Relies on: the unique key (the `+` rules out the other index).
+-- Relies on: the unique key (the `+` rules out the index on lease_token).
 -- statement: end_chunk
 update tenure_checkpoints as t
 set cursor = ifnull(:cursor, t.cursor),

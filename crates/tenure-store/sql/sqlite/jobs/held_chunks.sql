@@ -1,4 +1,4 @@
--- held_chunks: chunks with a lease, live or lapsed; those whose term ends or ended first come first.
+-- held_chunks: chunks with a lease, live or lapsed, by the end of their term.
 -- Parameters: :matrix, or null for all matrices whose newest job is not settled or that have no job;
 --   :before, only chunks whose term was over at this time, or null for all; :limit.
 -- Returns: per chunk: chunk_hash, locked_until, locked_by, claimed_at, fence, completed_at, failed_at,

@@ -6,7 +6,7 @@
 --   completed_at, failed_at, last_synced_at, whether the caller holds it, the outcome that the token
 --   reported, if the last end was its own.
 -- Keeps: law 9, until the lease on the chunk ends again; it only reads.
--- Relies on: the unique key; the key of the jobs (the `+` rules out the other index).
+-- Relies on: the unique key; the key of the jobs (the `+` rules out the index on lease_token).
 -- statement: job
 select t.locked_until
 from tenure_jobs t

@@ -4,7 +4,7 @@
 -- Returns: note: id, if it was written; look: locked_until, completed_at, failed_at, whether the caller
 --   holds it.
 -- Keeps: law 3: key, token, holder and state in one predicate.
--- Relies on: the key (the `+` rules out the other index).
+-- Relies on: the key (the `+` rules out the index on lease_token).
 -- statement: note
 update tenure_jobs as t
 set cursor = ifnull(:cursor, t.cursor),

@@ -1,4 +1,4 @@
--- prune: deletes jobs that were settled long ago, and the chunks of matrices that only they used.
+-- prune: deletes jobs past their retention, and the chunks of matrices that only they used.
 -- Parameters: :done and :dead, the times before which they must have been settled, :limit of each; :ids as
 --   JSON, :matrix.
 -- Returns: completed, failed: id and matrix_id of each job to delete; the others: nothing.

@@ -3,7 +3,7 @@
 -- Returns: id, until and fence, if it was renewed. No row: refused, look_chunk gives the reason.
 -- Keeps: law 3: the whole key, token, holder and state in one predicate; the end never moves back and
 --   nothing else changes.
--- Relies on: the unique key (the `+` rules out the other index).
+-- Relies on: the unique key (the `+` rules out the index on lease_token).
 -- statement: renew_chunks
 update tenure_checkpoints as t
 set locked_until = max(t.locked_until, :until)

@@ -1,9 +1,9 @@
--- bury: settles one item as dead, now. look.sql finds its place before; the statements of settle write the
--- end.
+-- bury: settles one item as dead, now. look.sql first finds its state; statements of settle.sql then end its
+-- lease.
 -- Parameters: :id.
 -- Returns: lease: the lease that holds the item; key: its ordering key.
--- Keeps: laws 5, 6: a pending item is claimed first (its ready row is deleted, and a fence is drawn as in
---   claim.sql), then settled; an item behind the head of its key only leaves the backlog.
+-- Keeps: laws 5, 6: a pending item is claimed first (its row in ready or in the backlog is deleted, and a
+--   fence is drawn as in claim.sql), then settled. If it was the head, its key gets the next one.
 -- Relies on: the primary keys; all leases are scanned, they are few.
 
 -- statement: taken

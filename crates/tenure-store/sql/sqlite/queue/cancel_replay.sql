@@ -1,7 +1,7 @@
 -- cancel_replay: ends a running replay; items already replayed stay pending.
 -- Parameters: :id, :now.
 -- Returns: the operation, as replays.sql; no row when it has ended or does not exist.
--- Keeps: it waits for a step in progress, which is the last one.
+-- Keeps: it waits for a step in progress, which is then the last one.
 -- Relies on: the primary key of tenure_replays.
 
 -- statement: cancelled

@@ -4,7 +4,8 @@
 --   reached); :last_at and :last_id, the last due item of the lane; :some, a JSON array of [available_at,
 --   id]; :keys, ordering keys as a JSON array; :most, the maximum number of items behind a head; :run, a
 --   JSON array of [ordering key, turn]; :token, :holder, :until, :fence, :ids as a JSON array, ascending,
---   and :ids_by_key; :names, queue names as a JSON array; :numbers, including those of endpoints.
+--   and :ids_by_key; :names, queue names as a JSON array; :numbers, as a JSON array, the numbers that the
+--   claim names as endpoints.
 -- Returns: used: whether the token has a lease already; due: the items with their counters, in order;
 --   followers: the same for the first items of each backlog, with lane and turn, in any order; fence: the
 --   number of this claim; queues: name, number and whether it is paused; endpoints: the numbers that belong

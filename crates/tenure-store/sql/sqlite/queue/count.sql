@@ -3,8 +3,8 @@
 --   it; :kind, event or delivery.
 -- Returns: queues: name and number; endpoints: number; waiting, for one of them: due, delayed, and the time
 --   from which the first due item can be claimed; behind: number of a queue or an endpoint, and how many of
---   its items wait behind the head of their key; held: claimed and lapsed; settled: dead, and all items;
---   items in no place are done.
+--   its items wait behind the head of their key; held: claimed and lapsed; settled: dead, and all items.
+--   The others are done.
 -- Keeps: nothing; it only reads, all of it in one snapshot.
 -- Relies on: the primary keys of tenure_ready, tenure_backlog and tenure_dead, each read once.
 --   tenure_events is not read, because counting would read every payload: the number of events is the last

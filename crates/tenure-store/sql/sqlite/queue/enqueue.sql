@@ -1,4 +1,4 @@
--- enqueue: writes events and their places in the queue.
+-- enqueue: writes events and their rows in ready or in the backlog.
 -- Parameters: :lane, :now, :available_at, :event_id, :topic, :ordering_key, :encoding, :headers, :payload
 --   of one event (run for each: a payload inside a JSON array of all events would be parsed three times)
 --   with its :id; :first and :last, the assigned ids; :kind, event or delivery.

@@ -1,4 +1,4 @@
--- enqueue_call: writes one event through a driver that this program does not know.
+-- enqueue_call: writes one event, for callers with another driver.
 -- Parameters: all texts or null; ?1 topic, ?2 payload, ?3 ordering key, ?4 queue, ?5 priority, ?6 delay in
 --   microseconds, ?7 headers as JSON, ?8 encoding, ?9 event_id in hexadecimal digits.
 -- Returns: event: nothing; id: the id of the last event, which is this one in its transaction.

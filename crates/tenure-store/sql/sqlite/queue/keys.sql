@@ -1,6 +1,5 @@
--- keys: ordering keys that have open items or are paused; those that have had their head, or have been
--- paused, the longest come first. Among stuck keys the blocked ones come first, so that no limit hides
--- them.
+-- keys: ordering keys that have a head or are paused, by the time at which each got its head or was paused.
+-- Among stuck keys the blocked ones come first, so that no limit hides them.
 -- Parameters: :stuck, whether to return only stuck keys; :limit; :most, the maximum number of waiting items
 --   to count; :long, the time before which a head with items behind it is stuck; one: :key.
 -- Returns: ordering_key, the id of the head (the first held item, if any is held), since, blocked, paused,

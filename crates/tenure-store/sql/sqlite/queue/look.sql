@@ -1,4 +1,4 @@
--- look: the current places of items, and the outcomes that a token reported for them.
+-- look: the current states of items, and the outcomes that a token reported for them.
 -- Parameters: :ids as a JSON array; :token.
 -- Returns: place: id and state of each item that exists; said: id and outcome, for each lease on one of
 --   these items that the token ended.

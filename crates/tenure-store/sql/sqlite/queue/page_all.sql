@@ -5,7 +5,8 @@
 -- Returns: id.
 -- Keeps: nothing; it only reads.
 -- Relies on: the primary key of tenure_events, or tenure_events_key, read backwards until the page is full;
---   the primary keys of the places. The ids of all leases are read once; leases are few.
+--   the primary keys of tenure_ready, tenure_backlog and tenure_dead. The ids of all leases are read once;
+--   leases are few.
 
 -- statement: page_all
 select event.id

@@ -3,9 +3,9 @@
 --   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
 --   :limit.
 -- Returns: id.
--- Keeps: nothing; it only reads. An item in no other place is done.
--- Relies on: the primary key of tenure_events, read backwards until the page is full; those of the places.
---   The ids of all leases are read once; leases are few.
+-- Keeps: nothing; it only reads. An item that is neither pending, claimed nor dead is done.
+-- Relies on: the primary key of tenure_events, read backwards until the page is full; those of
+--   tenure_ready, tenure_backlog and tenure_dead. The ids of all leases are read once; leases are few.
 
 -- statement: page_done
 select event.id

@@ -6,11 +6,11 @@
 -- Returns: entries: the oldest journal rows of done items: entry, settled_at, ids; dead: ids of the oldest
 --   dead items; settled: the named items that may be deleted, and whether they are dead; sources: the
 --   events of the named deliveries; kept: the named items that exist; others: the oldest journal rows with
---   any other outcome, and those that prune has closed.
--- Keeps: laws 4, 6: only items that are in no place, or in tenure_dead, and for long enough; for a replayed
---   item its last done row counts. A dead item that blocks its key is kept: the others wait for an operator
---   to decide about it. A journal row stays for the timeline of a retained item, up to the longer
---   retention; a deleted row was past that. An event is kept as long as its deliveries.
+--   any other outcome, and those that prune has marked.
+-- Keeps: laws 4, 6: only items that have been done or dead for long enough; for a replayed item its last
+--   done row counts, and if that was deleted, the item is past its retention. A dead item that blocks its
+--   key is kept: an operator must decide about it. A journal row stays for the timeline of a retained item,
+--   up to the longer retention. An event is kept as long as its deliveries.
 -- Relies on: tenure_settled_done, tenure_settled_other and tenure_dead_at, from the oldest; the primary
 --   keys; tenure_events_source; tenure_dedupe_id; tenure_settled_id_range for items that were replayed, and
 --   events that had deliveries. The ids of all leases are read once; leases are few.

@@ -1,7 +1,7 @@
 -- renew: moves the end of live leases forward, never back.
 -- Parameters: :tokens as a JSON array, :now, :until.
 -- Returns: kept: token, fence, locked_until and ids of each renewed lease; lapsed: the tokens of leases
---   that still exist but are over. A token in neither list has no lease.
+--   that still exist but have lapsed. A token in neither list has no lease.
 -- Keeps: law 3; live means now < until.
 -- Relies on: the primary key of tenure_leases.
 

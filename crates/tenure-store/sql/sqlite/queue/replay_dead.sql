@@ -1,7 +1,7 @@
 -- replay_dead: the next dead items of a bulk replay.
--- Parameters: :after this id and up to :last; bound: :walk, the maximum number of items to pass; the page:
---   :since (written at or after), :until (written before), :topic, :queue, :key, :endpoint, :source, the
---   event of a delivery (each null: all; the queue of a delivery is that of its event), :limit.
+-- Parameters: :after this id and up to :last; bound: :walk, the maximum number of items to examine; the
+--   page: :since (written at or after), :until (written before), :topic, :queue, :key, :endpoint, :source,
+--   the event of a delivery (each null: all; the queue of a delivery is that of its event), :limit.
 -- Returns: bound: the last id to examine, if that is not :last; the page: ids, ascending.
 -- Keeps: nothing; it only reads.
 -- Relies on: the primary keys of tenure_dead and tenure_events. It reads at most the given number of rows,

@@ -1,11 +1,11 @@
 -- replay_done: the next done items of a bulk replay.
--- Parameters: :after this id and up to :last; bound: :walk, the maximum number of items to pass; the page:
---   :since (written at or after), :until (written before), :topic, :queue, :key, :endpoint, :source, the
---   event of a delivery (each null: all; the queue of a delivery is that of its event), :limit.
+-- Parameters: :after this id and up to :last; bound: :walk, the maximum number of items to examine; the
+--   page: :since (written at or after), :until (written before), :topic, :queue, :key, :endpoint, :source,
+--   the event of a delivery (each null: all; the queue of a delivery is that of its event), :limit.
 -- Returns: bound: the last id to examine, if that is not :last; the page: ids, ascending.
--- Keeps: nothing; it only reads. An item in no other place is done.
--- Relies on: the primary key of tenure_events; those of the places. It reads at most the given number of
---   rows, even if few match. The ids of all leases are read once; leases are few.
+-- Keeps: nothing; it only reads. An item that is neither pending, claimed nor dead is done.
+-- Relies on: the primary keys of tenure_events, tenure_ready, tenure_backlog and tenure_dead. It reads at
+--   most the given number of rows, even if few match. The ids of all leases are read once; leases are few.
 
 -- statement: bound
 select event.id

@@ -1,5 +1,5 @@
--- resume_key: resumes a paused key: the first item of its backlog becomes the head, by the statements of
--- settle, unless the key has a head; that head keeps its time, at least since the pause began.
+-- resume_key: resumes a paused key: without a head, its first item becomes the head, by the statements of
+-- settle; a key with a head (held, or dead and blocking) keeps the time of the pause as state_since.
 -- Parameters: :key, :now.
 -- Returns: whether the key has a head; no row: it is not paused.
 -- Keeps: laws 1, 6, 7: in one transaction, and there is one writer.

@@ -6,8 +6,8 @@
 --   a JSON array of [ordering key, id or null, whether it is dead and blocks]; for the journal also
 --   :outcome, :holder, :fence, :claimed_at and :blocks, a JSON array of arrays of ids, each within one
 --   block of 1024, ascending; :setbacks, a JSON array of [id, attempts, failures, crashes (to be added),
---   last_error, available_at, lane (null: unchanged)]; :back, the ids that become pending again, as a JSON
---   array; :dead, a JSON array of [id, reason].
+--   last_error, available_at, lane (null: unchanged)]; :back and :behind, the ids that become pending again
+--   in ready and in the backlog, as JSON arrays; :dead, a JSON array of [id, reason].
 -- Returns: lease: the items held under the token; next: key, and turn and id of its first waiting item
 --   (null: there is none); whether the key is paused.
 -- Keeps: laws 3, 4, 6, 7, 9. Only items of the lease with this token are ended; counters are incremented,

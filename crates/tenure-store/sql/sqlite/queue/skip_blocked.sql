@@ -1,7 +1,7 @@
 -- skip_blocked: records the operator's note on a dead head that is skipped. The statements of settle
 -- continue the key.
--- Parameters: :id; :note, text before its last error; :before, text between the two; :most, the maximum
---   number of characters.
+-- Parameters: :id; :note; :before, the separator between note and last error; :most, the maximum number of
+--   characters of the new last error.
 -- Returns: nothing.
 -- Keeps: law 4: the item stays dead.
 -- Relies on: the primary key of tenure_setbacks; a dead item was held once, so it has a row there.

@@ -6,9 +6,9 @@
 --   already; fence: the number of this claim; claimed: the rows after the claim.
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds; the fence is drawn only if there is a
 --   row to claim. All of it is one transaction, and there is one writer: rows are not read again, unless
---   triggers or generated columns may change them. `or fail` avoids a copy of every page: an error undoes
---   the whole claim anyway. It is left out if the table has triggers, because it would override their
---   conflict handling.
+--   triggers or generated columns may change them. `or fail` avoids the statement journal, a copy of every
+--   changed page: an error undoes the whole claim anyway. It is left out if the table has triggers, because
+--   it would override their conflict handling.
 -- Relies on: the partial indexes on the order of pending rows and on the tokens of claimed ones; the key.
 -- statement: used
 select exists (

@@ -1,11 +1,11 @@
 -- create: creates a lease table with its indexes.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: the columns agree: claimed, done and dead rows each have their own facts and no others, and are
---   never in two states.
--- Relies on: nothing. Indexes contain no column that a renewal changes (except one whose presence alone
---   gives the state). `json text` is text that the content of a row shows as JSON; times are microseconds
---   since 1970.
+-- Keeps: the columns agree: a claimed, done or dead row has the facts of its state and no others, and no
+--   row is in two states.
+-- Relies on: nothing. Indexes contain no column that a renewal changes (if `until` gives the state, their
+--   conditions only test whether it is null). `json text` is text that the content of a row shows as JSON;
+--   times are microseconds since 1970.
 -- statement: create
 create table {table} (
     {key} integer primary key autoincrement,

@@ -2,7 +2,7 @@
 -- Parameters: :state or null for all, :since created at or after this time or null, :last the largest id,
 --   :limit.
 -- Returns: id.
--- Keeps: nothing; it only reads. A row in no state is not an item, and does not hide any.
+-- Keeps: nothing; it only reads. A row whose columns match no state is left out.
 -- Relies on: the key, read backwards.
 -- statement: page
 select t.{key}

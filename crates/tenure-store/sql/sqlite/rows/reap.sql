@@ -1,4 +1,4 @@
--- reap: ends lapsed leases, row by row: rows become pending again after a delay, or dead at the crash
+-- reap: ends the leases on lapsed rows, which become pending again after a delay, or dead beyond the crash
 -- limit.
 -- Parameters: :now, :limit, :delays in microseconds by number of lapses as a JSON array, :budget, :reached
 --   whether a term that ends exactly now is over, :ids as a JSON array.

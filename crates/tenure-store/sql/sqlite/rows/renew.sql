@@ -4,8 +4,8 @@
 --   whose term is over.
 -- Keeps: law 3: key, token, holder and state in one predicate; `until` never moves back and nothing else
 --   changes.
--- Relies on: the partial index on the tokens of claimed rows; the key (the `+` rules out the other index
---   from the update).
+-- Relies on: the partial index on the tokens of claimed rows; the key (the `+` keeps the update from using
+--   the index on tokens).
 -- statement: renew
 update {table} as t
 set {until} = max(t.{until}, :until)

@@ -1,8 +1,8 @@
 -- replay: makes settled rows pending again: a new generation, counters at zero, claimable now.
 -- Parameters: :now, :ids as a JSON array.
 -- Returns: id of each replayed row. A missing id was refused.
--- Keeps: laws 4, 6. The fence and the last settle stay, so old tokens stay invalid. A holder or an end of
---   term left on a settled row does not make it held again.
+-- Keeps: laws 4, 6. The fence and the last settle stay, so old tokens stay invalid. The statement clears a
+--   holder or end of term that was left on a settled row, which would make it held.
 -- Relies on: the key.
 -- statement: replay
 update {table} as t

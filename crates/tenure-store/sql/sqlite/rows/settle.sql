@@ -4,8 +4,8 @@
 -- Returns: settle: nothing, an unchanged row was refused; late: whether the term was over; held: the ids of
 --   the lease.
 -- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate; counters are incremented, not set.
--- Relies on: the key (the `+` rules out the other index, which would scan all rows of the lease for each
---   row); for held and late the partial index on the tokens of claimed rows.
+-- Relies on: the key (the `+` rules out the index on tokens, with which each update would scan all rows of
+--   the lease); for held and late the partial index on the tokens of claimed rows.
 -- statement: held
 select t.{key}
 from {table} t

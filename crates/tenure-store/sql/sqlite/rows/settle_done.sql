@@ -2,10 +2,11 @@
 -- once.
 -- Parameters: :now, :token, :holder, :ids as a JSON array, :strict whether a lapsed lease is refused.
 -- Returns: nothing; if fewer rows were changed than named, at least one was refused, and the caller undoes
---   everything. It also does so after an error: `or fail` avoids a copy of every page. It is left out if the
---   table has triggers, because it would override their conflict handling.
+--   everything, as it does after an error. So `or fail` is safe; it avoids the statement journal, a copy of
+--   every changed page. It is left out if the table has triggers, because it would override their conflict
+--   handling.
 -- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate.
--- Relies on: the key (the `+` rules out the other index).
+-- Relies on: the key (the `+` rules out the index on tokens).
 -- statement: settle_done
 update or fail {table} as t
 set {done_at} = :now,

@@ -1,7 +1,7 @@
 -- add_endpoint: adds an endpoint, if its name is free. Every change of an endpoint runs moved.
 -- Parameters: :id, :settings, :sealed, :now.
 -- Returns: the endpoint as endpoint.sql returns it, or no row: the name is taken; moved: nothing.
--- Keeps: a name is given once, and a number is never given twice, to a queue or an endpoint.
+-- Keeps: no two endpoints get the same name, and a number is never reused for a queue or an endpoint.
 -- Relies on: the primary key. Queues and endpoints are few, and their numbers are read.
 
 -- statement: added

@@ -1,6 +1,6 @@
 -- calls: the calls of a delivery, in the order of their fences.
 -- Parameters: :delivery.
--- Returns: the call.
+-- Returns: delivery, fence, attempt, began_at, outcome, status, error, detail.
 -- Keeps: nothing; it only reads.
 -- Relies on: the primary key.
 

@@ -1,5 +1,5 @@
 -- fan_out: writes a delivery for each event and subscribed endpoint, in the transaction of the settle that
--- made the event done. The statements of enqueue place the deliveries.
+-- made the event done. The statements of enqueue put the deliveries into ready or the backlog.
 -- Parameters: :owed, a JSON array of [event, number and name of the endpoint]; :last, the last id assigned
 --   to a delivery; :now.
 -- Returns: nothing.

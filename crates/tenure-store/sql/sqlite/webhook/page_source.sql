@@ -4,7 +4,8 @@
 -- Returns: id.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_events_source: an event has no more deliveries than there are endpoints; the primary
---   keys of the places. The ids of all leases are read once; leases are few.
+--   keys of tenure_ready, tenure_backlog and tenure_dead. The ids of all leases are read once; leases are
+--   few.
 
 -- statement: page_source
 select event.id

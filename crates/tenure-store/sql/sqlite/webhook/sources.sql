@@ -1,4 +1,4 @@
--- sources: the events of deliveries, each once, whatever the number of its endpoints.
+-- sources: the events of deliveries, each once, even if it has several deliveries.
 -- Parameters: :ids of events as a JSON array.
 -- Returns: id, and the event with the name of its queue; in any order.
 -- Keeps: nothing; it only reads.

@@ -61,13 +61,13 @@ use shards::{Shards, lock};
 ///
 /// # Retention
 ///
-/// The work lease remembers every offset that succeeded or was given up until the watermark passes
-/// it: adjacent offsets share one range, others take about 20 bytes each. All domains share one
+/// The work lease remembers every processed or failed offset until the watermark passes it:
+/// adjacent offsets share one range, others take about 20 bytes each. All domains share one
 /// watermark: the position up to which the log is committed. Processed offsets below it are
-/// forgotten, because the watermark implies them. Offsets that were given up stay until
+/// forgotten, because the watermark implies them. Failed offsets stay until
 /// [`forget_failed_below`](Self::forget_failed_below), so that they are answered with
-/// `AlreadyFailed` until then. A domain without content is evicted automatically when room for new
-/// ones is made, or by [`evict`](Self::evict).
+/// `AlreadyFailed` until then. A domain without content is evicted automatically when the work
+/// lease makes room for new ones, or by [`evict`](Self::evict).
 pub struct WorkLease {
     rules: DomainRules,
     clock: Arc<dyn Clock>,
@@ -158,8 +158,8 @@ impl WorkLease {
         })
     }
 
-    /// Counts a failure of the offset in flight: it stays in flight for a retry, or is given up
-    /// after `max_retries` failures.
+    /// Counts a failure of the offset in flight: it stays in flight for a retry, or fails for good
+    /// after `max_retries` retries.
     ///
     /// # Errors
     /// Nothing is in flight, or it is in flight under another token.
@@ -184,7 +184,7 @@ impl WorkLease {
         })
     }
 
-    /// Takes a terminal offset out of its set and queues it at the tail, on an operator's request.
+    /// Queues a processed or failed offset again, at the tail, on an operator's request.
     ///
     /// # Errors
     /// The backlog is at its limit; the domain name is invalid.

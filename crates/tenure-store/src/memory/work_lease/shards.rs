@@ -15,10 +15,10 @@ use tenure_core::{DomainName, WorkLeaseError};
 
 use super::decisions::MayEvict;
 
-/// Enough shards that threads seldom contend for one.
+/// Number of shards: enough that threads seldom contend for one.
 const SHARDS: usize = 64;
 
-/// A shard with fewer domains is not swept.
+/// Minimum number of domains of a shard that is swept.
 const SWEEP_MIN: usize = 64;
 
 pub(super) struct Shards {

@@ -119,7 +119,7 @@ impl Jobs for PostgresStore {
                 }
                 rounds += 1;
                 if rounds >= RETRY_ROUNDS {
-                    let message = "others retry the same job, and none has come through";
+                    let message = "other callers are retrying the same job";
                     return Err(StoreError::new("retry", StoreErrorKind::Conflict, message));
                 }
             }
@@ -288,7 +288,7 @@ impl PostgresStore {
     /// ```
     ///
     /// # Errors
-    /// The hold is gone or its term is over; [`EndChunk::check`] refuses it; or the database cannot
+    /// The hold is gone or its term is over; [`EndChunk::check`] rejects it; or the database cannot
     /// be reached.
     pub async fn end_chunk_in(
         &self,
@@ -325,7 +325,7 @@ impl PostgresStore {
     /// Writes jobs in the caller's transaction: they exist if and only if it commits.
     ///
     /// # Errors
-    /// A job is not valid, or the database refuses or cannot be reached.
+    /// A job is not valid, or the database returns an error or cannot be reached.
     pub async fn enqueue_jobs_on(
         &self,
         conn: &mut PgConnection,

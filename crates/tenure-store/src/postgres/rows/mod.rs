@@ -1,8 +1,8 @@
 //! The row layout on PostgreSQL: leases on the rows of any table that a [`LeaseTable`] describes.
 //!
-//! Each operation is one statement, rendered with the table's names when the table is opened. Only
-//! two cases take a further round trip: a refusal reads the rows again in a new snapshot, and a
-//! renewal retries rows that another transaction has locked.
+//! Each operation is one statement, rendered with the table's names when the table is opened. Some
+//! need more: a short claim reaps, a refusal reads the rows again in a new snapshot, a renewal
+//! retries locked rows, and a settle or reap goes row by row if the table rejects a row.
 
 mod lease;
 mod operate;
@@ -159,7 +159,7 @@ impl PostgresRows {
         row_error(verb, &self.table, error)
     }
 
-    /// Returns the current position of rows and their last outcome under this token.
+    /// Returns the current states of rows and their last outcomes under this token.
     async fn look(
         &self,
         verb: &'static str,

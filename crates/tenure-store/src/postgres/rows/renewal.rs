@@ -92,8 +92,8 @@ impl<K: Clone + Eq + Hash> RenewalProgress<K> {
         Ok(())
     }
 
-    /// True if a row of the lease is locked and not renewed: it may still be held, or be buried by
-    /// now.
+    /// True if a row of the lease is locked and not renewed: it may still be held, or may have been
+    /// buried.
     fn is_busy(&self, lease: &K) -> bool {
         self.0
             .get(lease)

@@ -1,5 +1,5 @@
-//! Row by row: the fallback when the table rejects one row of several, so that it does not block
-//! the others.
+//! Row by row: the fallback when the table rejects one row of several, so that this row does not
+//! block the others.
 
 use tenure_core::store::{Reap, Rest, Settle, StoreError};
 use tenure_core::{Boundary, ItemId};

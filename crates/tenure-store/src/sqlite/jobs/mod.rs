@@ -256,7 +256,7 @@ impl SqliteStore {
     /// ```
     ///
     /// # Errors
-    /// The hold is gone or its term is over; [`EndChunk::check`] refuses it; or the file is busy.
+    /// The hold is gone or its term is over; [`EndChunk::check`] rejects it; or the file is busy.
     pub fn end_chunk_in(connection: &Connection, end: &EndChunk) -> Result<(), CheckpointError> {
         check_end(end)?;
         end_strictly(HoldStatements::WRITTEN.at(connection), end)
@@ -325,7 +325,7 @@ fn enqueue(
     })
 }
 
-/// Reads and writes in one transaction: there is one writer.
+/// Reads and writes in one transaction, so that a concurrent retry cannot intervene.
 fn retry(connection: &Connection, id: JobId, now: Timestamp) -> Result<Retried, StoreError> {
     let ask = named_params! {":id": id.number()};
     let Some(job) = read::jobs(connection, "retry", (sql::JOB, ask), now)?.pop() else {
@@ -353,7 +353,7 @@ fn retry(connection: &Connection, id: JobId, now: Timestamp) -> Result<Retried, 
     };
     let ids = enqueue(connection, &[again], now)?;
     let written = ids.first().copied().ok_or_else(|| {
-        let message = "no number was given to one job; expected one";
+        let message = "the new job got no id";
         StoreError::new("retry", StoreErrorKind::Corrupt, message)
     })?;
     Ok(Retried::Written(written))

@@ -117,7 +117,7 @@ impl Layout {
     }
 }
 
-/// The columns of an answer, without these.
+/// Returns the columns of an answer, except those in `without`.
 pub(super) fn content_columns(
     row: &Row<'_>,
     without: &[&str],

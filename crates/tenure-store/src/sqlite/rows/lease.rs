@@ -121,8 +121,8 @@ impl SqliteRows {
 }
 
 impl RowTable {
-    /// Claims. A claim below its limit reaps lapsed leases, and an empty one then tries again.
-    /// Where lapsed rows count as free, it reaps first.
+    /// Claims. A claim below its limit reaps lapsed leases, and an empty one then tries again. If
+    /// lapsed rows count as free, it reaps first.
     fn claim(
         &self,
         conn: &Connection,

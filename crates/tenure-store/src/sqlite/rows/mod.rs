@@ -156,7 +156,9 @@ impl SqliteRows {
         T: Send + 'static,
         Op: FnOnce(&RowTable, &Connection, Timestamp) -> Result<T, StoreError> + Send + 'static,
     {
-        self.writer.write(verb, self.at_the_desk(given, op)).await
+        self.writer
+            .write(verb, self.with_table_and_time(given, op))
+            .await
     }
 
     /// Like `write`; if `op` returns `None`, its changes are undone.
@@ -172,11 +174,11 @@ impl SqliteRows {
             + Send
             + 'static,
     {
-        let op = self.at_the_desk(given, op);
+        let op = self.with_table_and_time(given, op);
         self.writer.write_or_undo(verb, op).await
     }
 
-    fn at_the_desk<T>(
+    fn with_table_and_time<T>(
         &self,
         given: Option<Timestamp>,
         op: impl FnOnce(&RowTable, &Connection, Timestamp) -> T + Send + 'static,

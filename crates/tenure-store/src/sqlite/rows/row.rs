@@ -73,7 +73,7 @@ fn moment(row: &Row<'_>, column: &Identifier) -> rusqlite::Result<Option<Timesta
     Ok(get::<Option<i64>>(row, column)?.map(Timestamp::from_micros))
 }
 
-/// Error for a value that no claim of Tenure can have written.
+/// Builds an error of the kind `Corrupt`.
 pub(super) fn corrupt(verb: &'static str, problem: &str) -> StoreError {
     StoreError::new(verb, StoreErrorKind::Corrupt, problem)
 }

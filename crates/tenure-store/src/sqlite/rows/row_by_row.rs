@@ -1,4 +1,4 @@
-//! Changes row by row: a row that the table refuses does not stop the others.
+//! Changes row by row: a row that the table rejects does not stop the others.
 
 use std::collections::HashSet;
 
@@ -15,11 +15,11 @@ use crate::sqlite::error::failed;
 /// A reaped row: its id, its new state, and when it may be claimed.
 pub(super) type EndedRow = (i64, Option<String>, Option<i64>);
 
-/// The ended rows, and the refused ones with the reason.
+/// The ended rows, and the rejected ones with the error.
 type EndedRows = (HashSet<ItemId>, Vec<(ItemId, String)>);
 
-/// The way in which a settle ends its rows. One statement covers the common case: all rows are
-/// done, and the lease holds no others. That statement does not show which row was refused.
+/// The way in which a settle ends its rows. One statement covers the common case, in which all rows
+/// are done. It does not show which row the table rejected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndMode {
     AtOnce,
@@ -71,8 +71,8 @@ impl VerbContext<'_> {
     }
 
     /// Ends each row with its own statement: SQLite might run a join of the table and the outcomes
-    /// in the wrong order and compare every row with every outcome. A refused row is reported with
-    /// its reason; a refusal of the only row is an error.
+    /// in the wrong order and compare every row with every outcome. A rejected row is reported with
+    /// its error; if it is the only row, the whole settle fails.
     fn end_each(
         &self,
         settle: &Settle,
@@ -107,7 +107,7 @@ impl VerbContext<'_> {
         Ok((ended, refused))
     }
 
-    /// Reaps these rows with one statement, or one by one if the table refuses one of them.
+    /// Reaps these rows with one statement, or one by one if the table rejects one of them.
     pub(super) fn reap_some(
         &self,
         reap: &Reap,
@@ -131,7 +131,7 @@ impl VerbContext<'_> {
         Ok((all, last))
     }
 
-    /// Reaps these rows. The inner error is a refusal by the table: nothing was changed.
+    /// Reaps these rows. The inner error means that the table rejected a row: nothing was changed.
     fn reap_these(
         &self,
         reap: &Reap,

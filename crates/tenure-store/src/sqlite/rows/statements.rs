@@ -47,7 +47,7 @@ impl RowStatements {
         Ok(Self(files))
     }
 
-    /// Replaces the statement of a file that has one, of the same name.
+    /// Replaces the statement of a file that has only one, which is named after the file.
     pub(super) fn replace(&mut self, file: &'static str, text: &str) {
         self.0
             .insert(file, vec![(file.to_owned(), text.to_owned())]);

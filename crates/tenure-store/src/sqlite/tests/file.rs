@@ -36,7 +36,7 @@ async fn a_file_that_cannot_be_a_store_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_file_is_opened_however_long_a_write_may_wait() {
+async fn a_file_opens_with_any_busy_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let config = StoreConfig {
         busy_timeout: Duration::MAX,
@@ -47,7 +47,7 @@ async fn a_file_is_opened_however_long_a_write_may_wait() {
 }
 
 #[tokio::test]
-async fn a_file_of_a_newer_program_is_refused_and_left_alone() {
+async fn a_file_of_a_newer_program_is_rejected() {
     let bench = Bench::new().await;
     let connection = bench.stranger();
     connection
@@ -60,7 +60,7 @@ async fn a_file_of_a_newer_program_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn the_tables_are_made_once_and_the_application_keeps_its_version() {
+async fn tables_are_created_once_and_user_version_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shop.db");
     let application = Connection::open(&path).unwrap();
@@ -76,7 +76,7 @@ async fn the_tables_are_made_once_and_the_application_keeps_its_version() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_migrated_by_hand_is_taken_as_it_is() {
+async fn a_file_that_was_migrated_by_hand_is_not_migrated_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shop.db");
     Connection::open(&path)
@@ -91,7 +91,7 @@ async fn a_file_that_was_migrated_by_hand_is_taken_as_it_is() {
 }
 
 #[tokio::test]
-async fn the_settings_reach_the_connection() {
+async fn the_synchronous_setting_reaches_the_connection() {
     let folder = tempfile::tempdir().unwrap();
     for (synchronous, level) in [(Synchronous::Full, 2), (Synchronous::Normal, 1)] {
         let config = StoreConfig {
@@ -114,7 +114,7 @@ async fn the_settings_reach_the_connection() {
 
 /// A second connection stands for another process: the file lock does not distinguish them.
 #[tokio::test]
-async fn a_write_that_another_process_holds_up_for_too_long_can_be_tried_again() {
+async fn a_write_that_another_process_blocks_too_long_fails_as_transient() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
     let config = StoreConfig {
@@ -135,7 +135,7 @@ async fn a_write_that_another_process_holds_up_for_too_long_can_be_tried_again()
 }
 
 #[tokio::test]
-async fn a_write_waits_for_another_process_that_is_soon_done() {
+async fn a_write_waits_for_a_short_write_of_another_process() {
     let bench = Bench::new().await;
     let other = bench.stranger();
     other.execute_batch("begin immediate").unwrap();
@@ -148,7 +148,7 @@ async fn a_write_waits_for_another_process_that_is_soon_done() {
 }
 
 #[tokio::test]
-async fn what_was_accepted_is_there_after_a_restart() {
+async fn accepted_events_survive_a_restart() {
     let Bench {
         store,
         path,

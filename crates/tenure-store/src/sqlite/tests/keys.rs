@@ -38,7 +38,7 @@ async fn work(store: &SqliteStore) -> Vec<ItemId> {
 }
 
 #[tokio::test]
-async fn a_plain_insert_takes_its_turn() {
+async fn a_plain_insert_keeps_the_order_of_its_key() {
     let bench = Bench::new().await;
     let connection = bench.stranger();
     bench.store.enqueue(&[keyed("a")]).await.unwrap();
@@ -65,11 +65,11 @@ async fn a_plain_insert_takes_its_turn() {
     let published = "select count(*) from tenure_outbox
                      where status = 'PUBLISHED' and published_at is not null";
     assert_eq!(number(&connection, published), 5);
-    assert_eq!(heads(&connection), [], "an idle key leaves nothing behind");
+    assert_eq!(heads(&connection), [], "an idle key has no row");
 }
 
 #[tokio::test]
-async fn what_is_rolled_back_is_no_head() {
+async fn a_rolled_back_event_is_not_a_head() {
     let bench = Bench::new().await;
     let connection = bench.stranger();
     connection.execute_batch("begin immediate").unwrap();
@@ -81,7 +81,7 @@ async fn what_is_rolled_back_is_no_head() {
     assert_eq!(work(&bench.store).await.len(), 1);
 }
 
-/// A turn is a number between the ids and does not count as an event.
+/// A turn is drawn from the ids of events, but does not count as an event.
 #[tokio::test]
 async fn a_turn_is_not_counted_as_an_event() {
     let bench = Bench::new().await;

@@ -126,7 +126,7 @@ fn check_plans(connection: &Connection, when: &str) {
         let forbidden: Vec<_> = walked.difference(&allowed).collect();
         assert!(
             forbidden.is_empty(),
-            "{file}.sql, {name}, {when}: walks {forbidden:?}"
+            "{file}.sql, {name}, {when}: scans {forbidden:?}"
         );
     }
 }
@@ -140,8 +140,7 @@ const FILL_JOBS: &str = "
     insert into tenure_checkpoints (matrix_id, chunk_hash) select 'm' || (n % 50), 'c' || n from n;
 ";
 
-/// Fills the store with items in every place and with every history: events, deliveries of half of
-/// them, and jobs.
+/// Fills the store with items in every state: events, deliveries of some of them, and jobs.
 async fn fill(store: &SqliteStore) {
     let jobs = |conn: &Connection| conn.execute_batch(FILL_JOBS).map_err(failed("fill"));
     store.writer().write("fill", jobs).await.unwrap();
@@ -200,7 +199,7 @@ async fn fill(store: &SqliteStore) {
 }
 
 #[tokio::test]
-async fn no_statement_walks_a_large_table() {
+async fn no_statement_scans_a_large_table() {
     let bench = Bench::new().await;
     let connection = bench.stranger();
     check_plans(&connection, "on empty tables");
@@ -243,7 +242,7 @@ async fn a_view_finds_an_item_by_its_key() {
 }
 
 #[test]
-fn every_file_is_used_and_says_what_it_is() {
+fn every_file_is_used_and_has_a_header() {
     check_files("sql/sqlite/queue", ALL);
     check_files("sql/sqlite/work_lease", WORK_LEASE);
     check_files("sql/sqlite/webhook", WEBHOOK);
@@ -259,14 +258,14 @@ fn check_files(folder: &str, all: &[(&str, &str, &str)]) {
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(
             text.starts_with(&format!("-- {file}: ")),
-            "{file}.sql does not open with its verb"
+            "{file}.sql does not begin with its name"
         );
         let names = text
             .lines()
             .filter(|line| line.starts_with("-- statement: "))
             .count();
         let known = all.iter().filter(|(of, _, _)| *of == file).count();
-        assert_eq!(names, known, "{file}.sql has statements that nobody uses");
+        assert_eq!(names, known, "{file}.sql has unused statements");
         if known == 0 {
             continue;
         }
@@ -284,7 +283,7 @@ fn check_files(folder: &str, all: &[(&str, &str, &str)]) {
 
 /// Counts use the last id instead of reading every event, so ids must have no gaps.
 #[tokio::test]
-async fn what_was_refused_or_rolled_back_leaves_no_gap_between_ids() {
+async fn rejected_and_rolled_back_events_leave_no_gap_between_ids() {
     let bench = Bench::new().await;
     let connection = bench.stranger();
     bench.store.enqueue(&[event("a")]).await.unwrap();

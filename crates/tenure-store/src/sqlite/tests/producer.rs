@@ -74,7 +74,7 @@ async fn an_enqueue_without_a_transaction_makes_its_own() {
 }
 
 #[test]
-fn a_file_without_tables_is_told_so() {
+fn an_enqueue_into_a_file_without_tables_says_so() {
     let connection = Connection::open_in_memory().unwrap();
     let error = SqliteStore::enqueue_on(&connection, &[event("a")]).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Invalid);
@@ -86,7 +86,7 @@ fn a_file_without_tables_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_dedupe_key_names_the_event_that_won() {
+async fn a_repeated_dedupe_key_returns_the_existing_event() {
     let bench = Bench::new().await;
     let unique = |key: &str| NewEvent::from(event("a")).dedupe(key).build().unwrap();
     let first = bench
@@ -245,7 +245,7 @@ const REFUSED: [(&str, &str); 23] = [
 ];
 
 #[tokio::test]
-async fn a_plain_insert_that_cannot_be_accepted_says_why() {
+async fn an_invalid_plain_insert_says_why() {
     let bench = Bench::new().await;
     let connection = bench.stranger();
     for (insert, expected) in REFUSED {

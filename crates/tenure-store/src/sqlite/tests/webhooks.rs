@@ -1,5 +1,5 @@
-//! Webhooks, where only this store decides: its ids, its view, and that a settle without endpoints
-//! does no additional work.
+//! Webhooks where this store differs: ids, view, events shared by deliveries, lanes, fan-out and
+//! prune.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ fn delivery(nth: i64) -> ItemId {
     ItemId::new(ItemId::FIRST_DELIVERY + nth)
 }
 
-/// The next rowid is after all deliveries; the next event id is not.
+/// The next rowid is above all deliveries, so the store assigns the ids of events itself.
 #[tokio::test]
 async fn events_and_deliveries_have_ids_of_their_own_and_without_gaps() {
     let bench = Bench::new().await;
@@ -93,7 +93,7 @@ async fn events_and_deliveries_have_ids_of_their_own_and_without_gaps() {
 }
 
 #[tokio::test]
-async fn the_view_says_where_a_delivery_stands_in_the_words_of_its_specification() {
+async fn the_view_shows_each_state_of_a_delivery() {
     let bench = Bench::new().await;
     let (store, connection) = (&bench.store, bench.stranger());
     let billing = add(store, "billing").await;
@@ -142,7 +142,7 @@ async fn the_view_says_where_a_delivery_stands_in_the_words_of_its_specification
 }
 
 #[tokio::test]
-async fn what_an_event_carries_is_read_once_for_all_of_its_deliveries() {
+async fn an_event_is_read_once_for_all_of_its_deliveries() {
     let bench = Bench::new().await;
     let store = &bench.store;
     let (one, two) = (add(store, "one").await, add(store, "two").await);
@@ -160,9 +160,8 @@ async fn what_an_event_carries_is_read_once_for_all_of_its_deliveries() {
     assert!(Arc::ptr_eq(events[0], events[1]));
 }
 
-/// The number of a queue is not an endpoint's: its events are not claimed as deliveries.
 #[tokio::test]
-async fn the_lane_of_a_queue_is_not_claimed_as_that_of_an_endpoint() {
+async fn a_claim_by_endpoint_takes_nothing_from_the_lane_of_a_queue() {
     let bench = Bench::new().await;
     let store = &bench.store;
     let billing = add(store, "billing").await;
@@ -175,9 +174,9 @@ async fn the_lane_of_a_queue_is_not_claimed_as_that_of_an_endpoint() {
     assert_eq!(store.due_deliveries(None).await.unwrap().lanes, []);
 }
 
-/// The longest name and the longest key make a key longer than that of any event.
+/// The key of a delivery is the endpoint's name and the event's key: it exceeds that of an event.
 #[tokio::test]
-async fn the_longest_key_at_the_longest_name_is_owed() {
+async fn the_longest_endpoint_name_and_key_fit_into_the_key_of_a_delivery() {
     let bench = Bench::new().await;
     let store = &bench.store;
     let billing = add(store, &"b".repeat(EndpointId::BYTES_MAX)).await;
@@ -222,7 +221,7 @@ async fn an_event_is_not_done_without_its_deliveries() {
 /// An event kept only for its deliveries does not keep a journal row from being pruned, and is
 /// deleted with the last delivery.
 #[tokio::test]
-async fn nothing_is_left_of_an_event_and_its_deliveries_when_all_is_pruned() {
+async fn prune_deletes_an_event_with_its_last_delivery() {
     let bench = Bench::new().await;
     let store = &bench.store;
     let (one, two) = (add(store, "one").await, add(store, "two").await);

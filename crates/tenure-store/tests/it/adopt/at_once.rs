@@ -31,7 +31,7 @@ async fn table(place: &Place) -> LeaseTable {
 /// Opens the same file as another process would.
 async fn another(place: &Place) -> SqliteStore {
     let Place::Sqlite { path, .. } = place else {
-        panic!("PostgreSQL has locks for that");
+        panic!("a SQLite test: PostgreSQL has an advisory lock");
     };
     let store = SqliteStore::open(path, &StoreConfig::default()).await;
     store.unwrap()
@@ -106,7 +106,7 @@ async fn assert_whole(place: &Place, table: &LeaseTable) {
 }
 
 #[tokio::test]
-async fn the_second_of_two_adoptions_that_began_alike_is_refused() {
+async fn the_second_of_two_adoptions_with_the_same_plan_is_refused() {
     let place = Place::sqlite().await;
     let table = table(&place).await;
     let second = another(&place).await;
@@ -116,10 +116,10 @@ async fn the_second_of_two_adoptions_that_began_alike_is_refused() {
     assert_whole(&place, &table).await;
 }
 
-/// Goal: another adoption at any step does no harm. Method: between each two steps of an adoption,
+/// Goal: another adoption at any step does no harm. Method: before each step of an adoption,
 /// another process does the remaining steps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_adoption_between_two_steps_of_another_ends_like_one() {
+async fn an_adoption_between_two_steps_of_another_gives_the_result_of_one() {
     let place = Place::sqlite().await;
     let table = table(&place).await;
     let other = another(&place).await;
@@ -143,10 +143,10 @@ async fn an_adoption_between_two_steps_of_another_ends_like_one() {
     }
 }
 
-/// Goal: two concurrent adoptions do no harm. Method: at each step of an adoption another process
-/// begins one, and neither waits.
+/// Goal: two concurrent adoptions do no harm. Method: before each step of an adoption,
+/// another process begins one, and neither waits for the other.
 #[tokio::test]
-async fn two_adoptions_at_once_end_like_one() {
+async fn two_concurrent_adoptions_give_the_result_of_one() {
     let place = Place::sqlite().await;
     let table = table(&place).await;
     let other = another(&place).await;
@@ -168,8 +168,8 @@ async fn two_adoptions_at_once_end_like_one() {
     }
 }
 
-/// Goal: an undone adoption stays undone. Method: between each two steps of an adoption, another
-/// process undoes it.
+/// Goal: an undone adoption stays undone. Method: before each step after the first, another process
+/// undoes the adoption.
 #[tokio::test]
 async fn an_adoption_that_is_undone_half_way_leaves_nothing_behind() {
     let place = Place::sqlite().await;
@@ -184,7 +184,7 @@ async fn an_adoption_that_is_undone_half_way_leaves_nothing_behind() {
     let undone = place.tables().undo(&recorded, WhileHeld::Refuse).await;
     assert_eq!(undone.unwrap(), 0);
     let all = steps(&place, &table).await;
-    // The record from before is outdated by now.
+    // The record of the first adoption is outdated.
     let stale = place.tables().undo(&recorded, WhileHeld::Refuse).await;
     assert_refused(stale.map(drop));
     place.execute(&undo).await;

@@ -5,7 +5,7 @@ use tenure_core::{Guarded, ItemId, LapsePolicy, LeaseTable, Outcome, State};
 
 use super::{Place, mine};
 
-/// This check cannot be judged without a row, so the adoption accepts the table.
+/// The adoption cannot judge this check without a row, so it accepts the table.
 const MAKE: &str = "create table outbox (
     id KEY, created_at MOMENT not null default NOW, note text not null,
     status text not null default 'PENDING', check (status <> 'DEAD' or note <> 'stuck')
@@ -20,7 +20,7 @@ async fn outbox(place: &Place) -> LeaseTable {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_settled_stops_no_other() {
+async fn a_row_that_cannot_be_settled_does_not_stop_the_others() {
     for place in Place::both().await {
         let told = place.name();
         let table = outbox(&place).await;
@@ -44,7 +44,7 @@ async fn a_row_that_cannot_be_settled_stops_no_other() {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_reaped_stops_no_other() {
+async fn a_row_that_cannot_be_reaped_does_not_stop_the_others() {
     for place in Place::both().await {
         let told = place.name();
         let table = outbox(&place).await;

@@ -22,7 +22,7 @@ fn mails(fields: &[(&str, &str)]) -> LeaseTable {
 }
 
 #[tokio::test]
-async fn a_generated_column_holds_no_fact() {
+async fn a_generated_column_for_a_lease_fact_is_refused() {
     for place in Place::both().await {
         place
             .execute(
@@ -39,7 +39,7 @@ async fn a_generated_column_holds_no_fact() {
 }
 
 #[tokio::test]
-async fn a_check_that_refuses_a_word_is_told_and_one_that_cannot_be_judged_is_a_remark() {
+async fn a_check_that_refuses_a_status_is_an_obstacle_and_an_undecidable_check_a_remark() {
     for place in Place::both().await {
         let make = "create table outbox (
             id KEY, created_at MOMENT not null default NOW, state_of text,
@@ -73,7 +73,7 @@ async fn a_check_that_refuses_a_word_is_told_and_one_that_cannot_be_judged_is_a_
 /// SQLite does not list check constraints. The adoption parses them from the text of the table, in
 /// any form, and writes nothing to judge them.
 #[tokio::test]
-async fn a_check_is_judged_in_sqlite_however_it_is_written() {
+async fn checks_in_sqlite_are_judged_in_every_spelling() {
     const WORDS: &str = "('PENDING', 'CLAIMED', 'PUBLISHED')";
     enum Verdict {
         Refused,
@@ -145,7 +145,7 @@ async fn a_check_is_judged_in_sqlite_however_it_is_written() {
 }
 
 #[tokio::test]
-async fn a_table_with_children_and_a_partition_are_refused() {
+async fn a_parent_table_and_a_partition_are_refused() {
     let place = Place::postgres().await;
     place
         .execute(
@@ -168,10 +168,10 @@ async fn a_table_with_children_and_a_partition_are_refused() {
     );
 }
 
-/// A map may name only existing columns. If a column were silently added for a wrong name, every
-/// old row would become pending or have no order.
+/// If a column were silently added for a wrong name, every old row would become pending or have no
+/// order.
 #[tokio::test]
-async fn what_a_map_names_must_be_there() {
+async fn a_map_may_name_only_existing_columns() {
     for place in Place::both().await {
         let make = "create table mails (mail_no KEY, state text not null, urgency integer)";
         place.execute(make).await;
@@ -208,7 +208,7 @@ async fn what_a_map_names_must_be_there() {
         let plan = place.plan(&mails(&right)).await.unwrap();
         let told = plan.remarks.join("\n");
         assert!(
-            told.contains("1 rows have the status \"sent\""),
+            told.contains("1 row has the status \"sent\""),
             "{}: {told}",
             place.name()
         );
@@ -218,9 +218,9 @@ async fn what_a_map_names_must_be_there() {
     }
 }
 
-/// Rows without a number are reported after the adoption, and the printed steps leave none.
+/// The number is the `tenure_id` of a row; an adoption that loses one is unfinished again.
 #[tokio::test]
-async fn rows_without_a_number_are_noticed() {
+async fn an_adoption_with_unnumbered_rows_is_not_finished() {
     for place in Place::both().await {
         let make = "create table sync_jobs (
             id text primary key, created_at MOMENT not null default NOW
@@ -267,9 +267,9 @@ async fn rows_without_a_number_are_noticed() {
     }
 }
 
-/// The application's SQLite may be older than Tenure's, so the expressions use only old functions.
+/// The application's SQLite may be older than Tenure's.
 #[tokio::test]
-async fn moments_are_written_as_an_old_sqlite_computes_them() {
+async fn an_adoption_uses_only_functions_that_an_old_sqlite_has() {
     let place = Place::sqlite().await;
     place
         .execute("create table sync_jobs (id integer primary key)")
@@ -284,5 +284,5 @@ async fn moments_are_written_as_an_old_sqlite_computes_them() {
                  from sync_jobs";
     assert!(place.number(apart).await < 60_000_000);
     let made = "select count(*) from sqlite_schema where sql like '%subsec%'";
-    assert_eq!(place.number(made).await, 0, "nor does any table of ours");
+    assert_eq!(place.number(made).await, 0, "Tenure's tables");
 }

@@ -28,7 +28,7 @@ const MAKE_WITH_FENCE: &str = "create table jobs (
 /// of Tenure's columns. They stay, whether the table is adopted again or the adoption is only
 /// undone.
 #[tokio::test]
-async fn a_table_that_was_made_anew_keeps_its_own_columns() {
+async fn a_recreated_table_keeps_its_own_columns() {
     for is_adopted_again in [true, false] {
         for place in Place::both().await {
             place.execute(MAKE).await;
@@ -50,7 +50,6 @@ async fn a_table_that_was_made_anew_keeps_its_own_columns() {
     }
 }
 
-/// A table of another schema with the same name is not taken for the adopted table.
 #[tokio::test]
 async fn a_table_of_another_schema_is_not_taken_for_the_adopted_one() {
     let place = Place::postgres().await;
@@ -92,10 +91,9 @@ async fn a_table_of_another_schema_is_not_taken_for_the_adopted_one() {
     assert_eq!(place.number(kept).await, 1);
 }
 
-/// If another index has the name of Tenure's index, the adoption reports that, and the other index
-/// stays.
+/// If another index has the name of Tenure's index, the adoption is refused, and that index stays.
 #[tokio::test]
-async fn an_index_of_another_table_is_in_the_way() {
+async fn an_index_name_in_use_is_an_obstacle() {
     for place in Place::both().await {
         place.execute(MAKE).await;
         let other = "create table other (id KEY); create index jobs_claimable on other (id)";
@@ -105,7 +103,7 @@ async fn an_index_of_another_table_is_in_the_way() {
         assert!(obstacles[0].what.contains("jobs_claimable is in use"));
         place.execute("drop index jobs_claimable").await;
         place.adopt(&jobs()).await;
-        // PostgreSQL cuts names to 63 letters, so names that agree in these letters are the same.
+        // Index names are cut to 63 bytes, so tables whose names agree so far share index names.
         let long = "a".repeat(60);
         for end in ["b", "c"] {
             let make = MAKE.replace("table jobs", &format!("table {long}{end}"));
@@ -118,9 +116,8 @@ async fn an_index_of_another_table_is_in_the_way() {
     }
 }
 
-/// The same holds for the name of the sequence or trigger that numbers the rows.
 #[tokio::test]
-async fn a_sequence_or_trigger_of_somebody_else_is_in_the_way() {
+async fn a_sequence_or_trigger_name_in_use_is_an_obstacle() {
     let make = "create table jobs (id text primary key, created_at MOMENT not null default NOW)";
     let place = Place::postgres().await;
     place.execute(make).await;
@@ -135,9 +132,8 @@ async fn a_sequence_or_trigger_of_somebody_else_is_in_the_way() {
     assert!(obstacles[0].what.contains("jobs_adopted is in use"));
 }
 
-/// An operator can remove the record of a dropped table.
 #[tokio::test]
-async fn a_table_that_is_gone_is_forgotten() {
+async fn the_adoption_of_a_dropped_or_renamed_table_can_be_undone() {
     for place in Place::both().await {
         for end in ["drop table jobs", "alter table jobs rename to tasks"] {
             place.execute(MAKE).await;

@@ -1,4 +1,4 @@
-//! Adoption on both databases: tables of applications become lease tables, and are restored.
+//! Adoption on both databases: an application's tables become lease tables; an undo restores them.
 
 mod at_once;
 mod each;

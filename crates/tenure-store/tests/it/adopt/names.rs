@@ -1,4 +1,4 @@
-//! Names: the database gets a name unchanged, or the name is refused.
+//! Names of tables and columns reach the database unchanged, or are refused.
 
 use sqlx::Row;
 use tenure_core::{Identifier, LeaseTable, StatusWord};
@@ -71,7 +71,7 @@ fn a_hundred_thousand_names_are_refused_or_stay_as_they_are() {
 /// Uses a sample of the accepted names for real tables and columns: the catalogue has the same
 /// names, and the rows can be leased.
 #[tokio::test]
-async fn names_that_are_taken_reach_the_database_unchanged() {
+async fn accepted_names_reach_the_database_unchanged() {
     let mut rng = Rng(7);
     for place in Place::both().await {
         let mut tried = 0;

@@ -24,7 +24,7 @@ async fn jobs(place: &Place) -> LeaseTable {
 
 /// Proves: S5-008, S5-030, S5-032
 #[tokio::test]
-async fn a_row_that_was_ended_by_hand_is_not_ended_by_us() {
+async fn a_row_that_was_ended_by_hand_is_not_ended_again() {
     for place in Place::both().await {
         let table = jobs(&place).await;
         let told = place.name();
@@ -58,7 +58,7 @@ async fn a_row_that_was_ended_by_hand_is_not_ended_by_us() {
 
 /// Proves: S5-021
 #[tokio::test]
-async fn a_row_that_was_taken_over_by_hand_is_lost_to_us() {
+async fn a_row_that_was_taken_over_by_hand_is_lost_to_its_worker() {
     for place in Place::both().await {
         let table = jobs(&place).await;
         let told = place.name();
@@ -72,7 +72,7 @@ async fn a_row_that_was_taken_over_by_hand_is_lost_to_us() {
             "UPDATE sync_jobs SET locked_until = {later}, locked_by = 'hand' WHERE id = {id}"
         );
         match &place {
-            // The helper must not replace NOW here.
+            // `Place::execute` would replace NOW.
             Place::Postgres { pool, .. } => {
                 sqlx::query(sqlx::AssertSqlSafe(by_hand))
                     .execute(pool)

@@ -5,7 +5,7 @@ use tenure_core::store::WhileHeld;
 
 use super::{Place, identifier, mine};
 
-/// Tables, each with its error message.
+/// Tables that cannot be leased, each with a part of its message.
 const CASES: [(&str, &str); 6] = [
     ("select 1;", "there is no table outbox"),
     ("create view outbox as select 1 as id", "is a view"),
@@ -28,7 +28,7 @@ const CASES: [(&str, &str); 6] = [
 ];
 
 #[tokio::test]
-async fn a_table_that_cannot_be_leased_is_refused_with_what_is_missing() {
+async fn a_table_that_cannot_be_leased_is_refused_with_the_reason() {
     for (make, said) in CASES {
         for place in Place::both().await {
             place.execute(make).await;
@@ -43,10 +43,10 @@ async fn a_table_that_cannot_be_leased_is_refused_with_what_is_missing() {
     }
 }
 
-/// Unsuitable types are refused: PostgreSQL's timestamps without a zone, status values of an enum,
-/// tokens of 36 characters; and SQLite's tables without row ids.
+/// On PostgreSQL: an enum as status, a timestamp without a zone, a UUID as token, a short holder, a
+/// small counter, a partitioned table. On SQLite: a table without row ids.
 #[tokio::test]
-async fn types_that_only_look_right_are_refused() {
+async fn unsuitable_types_and_tables_are_refused() {
     let place = Place::postgres().await;
     place
         .execute(
@@ -87,7 +87,7 @@ async fn types_that_only_look_right_are_refused() {
 }
 
 #[tokio::test]
-async fn a_table_is_not_given_back_under_a_holder_unless_forced() {
+async fn an_adoption_is_not_undone_while_a_row_is_held_unless_forced() {
     for place in Place::both().await {
         let told = place.name();
         place

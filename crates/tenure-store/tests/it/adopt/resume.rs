@@ -50,7 +50,7 @@ fn steps(place: &Place, plan: &Plan) -> Vec<String> {
 
 /// Interrupts an adoption after each step in turn, and continues it.
 #[tokio::test]
-async fn an_adoption_that_was_broken_off_goes_on_where_it_stopped() {
+async fn an_interrupted_adoption_continues_where_it_stopped() {
     for place in Place::both().await {
         let told = place.name();
         let table = table(&place).await;
@@ -79,9 +79,8 @@ async fn an_adoption_that_was_broken_off_goes_on_where_it_stopped() {
     }
 }
 
-/// A half-finished adoption can be undone.
 #[tokio::test]
-async fn half_an_adoption_can_be_undone() {
+async fn a_half_finished_adoption_can_be_undone() {
     for place in Place::both().await {
         let told = place.name();
         let table = table(&place).await;
@@ -99,7 +98,7 @@ async fn half_an_adoption_can_be_undone() {
 /// PostgreSQL leaves an invalid index behind if its creation failed; the next attempt drops it
 /// first.
 #[tokio::test]
-async fn an_index_that_was_broken_off_is_made_anew() {
+async fn an_invalid_index_is_created_again() {
     let place = Place::postgres().await;
     let table = table(&place).await;
     let adopted = place.adopt(&table).await;

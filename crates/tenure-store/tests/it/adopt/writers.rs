@@ -57,10 +57,10 @@ impl Hall {
 }
 
 /// Goal: no writer waits a second for the adoption, even if the adoption waits for another
-/// transaction. Method: the server aborts a writer's statement that waits a second for a lock. A
+/// transaction. Method: PostgreSQL aborts a writer's statement that waits a second for a lock. A
 /// short run shares the machine with other tests, so only a full run checks times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_rows_are_adopted_and_no_writer_waits_for_a_second() {
+async fn while_a_large_table_is_adopted_no_writer_waits_a_second() {
     let (rows, writes_min) = Extent::chosen().size((50_000, 50), (1_000_000, 500));
     let place = Place::postgres().await;
     let Place::Postgres { pool, .. } = &place else {
@@ -115,7 +115,7 @@ async fn many_rows_are_adopted_and_no_writer_waits_for_a_second() {
     assert!(longest < longest_max, "a writer waited {longest:?}");
     assert!(
         writes > writes_min,
-        "only {writes} writes: nobody was beside it"
+        "only {writes} writes during the adoption"
     );
     assert!(place.plan(&table).await.unwrap().is_done);
     let lacking = "select count(*) from outbox where tenure_id is null";

@@ -13,18 +13,18 @@ on_every_store!(
     a_claim_takes_the_oldest_first,
     items_of_one_age_come_in_the_order_they_were_added,
     a_claim_never_takes_more_than_its_limit,
-    a_claim_of_nothing_changes_nothing,
+    a_claim_that_finds_nothing_changes_nothing,
     an_item_is_not_claimed_before_it_is_available,
     only_pending_items_are_claimed,
-    a_claim_brings_the_whole_item,
-    a_claimed_item_tells_what_it_went_through,
-    claimers_at_the_same_time_get_different_items,
+    a_claim_returns_the_whole_item,
+    a_claimed_item_has_its_counters,
+    concurrent_claims_get_different_items,
     each_claim_has_its_own_term,
-    a_token_that_has_a_lease_gets_no_second_one,
-    an_empty_claim_takes_what_it_reaped,
-    a_claim_reaps_but_leaves_what_is_not_due_yet,
-    a_short_claim_reaps_and_keeps_what_it_had,
-    what_has_lapsed_is_claimed_in_its_turn,
+    a_token_that_has_a_lease_cannot_claim_again,
+    a_claim_that_finds_nothing_takes_the_items_it_reaped,
+    a_claim_leaves_reaped_items_that_are_not_due_yet,
+    a_short_claim_reaps_but_does_not_take_the_reaped_items,
+    lapsed_rows_are_claimed_in_their_order,
     a_claim_without_recovery_leaves_lapsed_leases,
     an_ordinary_item_is_not_claimed_alone,
 );
@@ -87,7 +87,7 @@ async fn a_claim_never_takes_more_than_its_limit(world: &dyn World) {
 }
 
 /// Proves: S4-050
-async fn a_claim_of_nothing_changes_nothing(world: &dyn World) {
+async fn a_claim_that_finds_nothing_changes_nothing(world: &dyn World) {
     let nothing = world.dump().await;
     let claim = ask(&token("holder", 1), 10, T0);
     assert!(world.try_claim(claim.clone()).await.is_none());
@@ -127,17 +127,17 @@ async fn only_pending_items_are_claimed(world: &dyn World) {
 }
 
 /// Proves: S1-007
-async fn a_claim_brings_the_whole_item(world: &dyn World) {
+async fn a_claim_returns_the_whole_item(world: &dyn World) {
     world.add_ranked(&[3, 4]).await;
     let held = world.claim(&token("holder", 1), 2, T0).await;
     for (item, rank) in held.items.iter().zip(["3", "4"]) {
         let payload = match &item.content {
             Content::Event(event) => {
                 assert_eq!(event.topic(), "order.paid");
-                assert!(event.event_id().is_some(), "the receiver's key is there");
+                assert!(event.event_id().is_some(), "an event has an event id");
                 event.payload().to_owned()
             }
-            Content::Delivery(_) => panic!("nothing is owed to an endpoint"),
+            Content::Delivery(_) => panic!("there are no deliveries"),
             Content::Row(row) => {
                 let row: serde_json::Value = serde_json::from_str(row).expect("a row is JSON");
                 assert_eq!(row["topic"], "order.paid");
@@ -151,7 +151,7 @@ async fn a_claim_brings_the_whole_item(world: &dyn World) {
     }
 }
 
-async fn a_claimed_item_tells_what_it_went_through(world: &dyn World) {
+async fn a_claimed_item_has_its_counters(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     assert_eq!(world.counters(id).await, Counters::default());
     let kept = world
@@ -171,7 +171,7 @@ async fn a_claimed_item_tells_what_it_went_through(world: &dyn World) {
 }
 
 /// Proves: S1-006, S1-047, S4-037, S4-047, S4-052
-async fn claimers_at_the_same_time_get_different_items(world: &dyn World) {
+async fn concurrent_claims_get_different_items(world: &dyn World) {
     let ids = world.add(20).await;
     let tokens: Vec<_> = (1..=4).map(|n| token(&format!("worker-{n}"), n)).collect();
     let (a, b, c, d) = tokio::join!(
@@ -211,7 +211,7 @@ async fn each_claim_has_its_own_term(world: &dyn World) {
 /// A claim whose answer was lost must not be repeated, because one token would cover two claims.
 ///
 /// Proves: S1-013
-async fn a_token_that_has_a_lease_gets_no_second_one(world: &dyn World) {
+async fn a_token_that_has_a_lease_cannot_claim_again(world: &dyn World) {
     let ids = world.add(2).await;
     let holder = token("holder", 1);
     world.claim(&holder, 1, T0).await;
@@ -229,7 +229,7 @@ async fn a_token_that_has_a_lease_gets_no_second_one(world: &dyn World) {
 /// claim reaps the lease first: the item is pending in between, and its counters change.
 ///
 /// Proves: S4-026, S4-038, S4-053
-async fn an_empty_claim_takes_what_it_reaped(world: &dyn World) {
+async fn a_claim_that_finds_nothing_takes_the_items_it_reaped(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let other = token("other", 1);
     let inline = |now| ask(&other, 10, now).recovery(Some(at_once()));
@@ -244,7 +244,7 @@ async fn an_empty_claim_takes_what_it_reaped(world: &dyn World) {
     assert_eq!(hold.holder, other.holder());
 }
 
-async fn a_claim_reaps_but_leaves_what_is_not_due_yet(world: &dyn World) {
+async fn a_claim_leaves_reaped_items_that_are_not_due_yet(world: &dyn World) {
     if world.recovers_first() {
         return;
     }
@@ -260,11 +260,11 @@ async fn a_claim_reaps_but_leaves_what_is_not_due_yet(world: &dyn World) {
     );
 }
 
-/// A recovering claim takes lapsed rows at once and in their order, whether or not it is full, and
-/// regardless of the delays and the number of lapses.
+/// A claim that reaps first takes lapsed rows at once and in their order, without a delay, until
+/// the policy makes them dead.
 ///
 /// Proves: S5-021, S5-022, S5-046
-async fn what_has_lapsed_is_claimed_in_its_turn(world: &dyn World) {
+async fn lapsed_rows_are_claimed_in_their_order(world: &dyn World) {
     if !world.recovers_first() {
         return;
     }
@@ -287,7 +287,7 @@ async fn what_has_lapsed_is_claimed_in_its_turn(world: &dyn World) {
     assert_eq!(world.state(old).await, State::Dead);
 }
 
-async fn a_short_claim_reaps_and_keeps_what_it_had(world: &dyn World) {
+async fn a_short_claim_reaps_but_does_not_take_the_reaped_items(world: &dyn World) {
     if world.recovers_first() {
         return;
     }
@@ -295,11 +295,7 @@ async fn a_short_claim_reaps_and_keeps_what_it_had(world: &dyn World) {
     let ids = world.add(1).await;
     let claim = ask(&token("other", 1), 10, at(30)).recovery(Some(at_once()));
     let held = world.try_claim(claim).await.expect("there is an item");
-    assert_eq!(
-        held.ids(),
-        ids,
-        "the lease is not reopened for what was put back"
-    );
+    assert_eq!(held.ids(), ids, "a reaped item was added to the lease");
     assert_eq!(world.state(lapsed).await, State::Pending);
     // A full claim reaps nothing.
     world.claim(&token("other", 2), 1, at(31)).await;

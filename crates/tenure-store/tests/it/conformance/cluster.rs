@@ -13,19 +13,19 @@ use tenure_core::store::{
 use crate::world::{T0, TICK, World, at};
 
 on_every_queue!(
-    nothing_is_set_at_first,
-    a_change_of_settings_is_whole_and_raises_the_version,
-    a_change_that_has_not_seen_the_latest_version_changes_nothing,
-    of_many_changes_at_once_one_takes_effect,
-    names_and_values_are_kept_as_they_are,
-    a_name_that_is_given_twice_takes_its_last_value,
+    a_new_store_has_no_settings_and_no_workers,
+    a_change_of_settings_is_atomic_and_raises_the_version,
+    a_change_of_another_version_than_the_latest_changes_nothing,
+    exactly_one_of_many_concurrent_changes_takes_effect,
+    names_and_values_are_stored_unchanged,
+    a_name_that_is_given_twice_gets_its_last_value,
     a_setting_with_a_nul_is_refused,
-    a_report_takes_the_place_of_the_last_one,
-    what_a_worker_says_is_kept_whatever_it_is,
-    a_leave_is_taken_once_and_for_good,
-    workers_are_listed_with_those_seen_last_first,
+    a_report_replaces_the_previous_one,
+    a_report_with_extreme_values_is_stored,
+    a_worker_leaves_once_and_for_good,
+    workers_are_listed_by_their_last_report_newest_first,
     a_worker_that_missed_three_reports_is_silent,
-    without_a_moment_the_clock_of_the_store_counts,
+    without_a_given_time_the_clock_of_the_store_is_used,
 );
 
 fn outbox(world: &dyn World) -> &dyn Store {
@@ -111,12 +111,12 @@ async fn workers(world: &dyn World, limit: u32) -> Vec<WorkerRecord> {
     outbox(world).workers(limit).await.expect("workers").1
 }
 
-async fn nothing_is_set_at_first(world: &dyn World) {
+async fn a_new_store_has_no_settings_and_no_workers(world: &dyn World) {
     assert_eq!(settings(world).await, ClusterSettings::default());
     assert!(workers(world, 10).await.is_empty());
 }
 
-async fn a_change_of_settings_is_whole_and_raises_the_version(world: &dyn World) {
+async fn a_change_of_settings_is_atomic_and_raises_the_version(world: &dyn World) {
     let first = [("term", Some("60s")), ("batch", Some("50"))];
     assert_eq!(set(world, 0, &first).await, Some(1));
     let both = of(1, &[("batch", "50"), ("term", "60s")]);
@@ -136,7 +136,7 @@ async fn a_change_of_settings_is_whole_and_raises_the_version(world: &dyn World)
     assert_eq!(settings(world).await.values, left.values);
 }
 
-async fn a_change_that_has_not_seen_the_latest_version_changes_nothing(world: &dyn World) {
+async fn a_change_of_another_version_than_the_latest_changes_nothing(world: &dyn World) {
     assert_eq!(set(world, 0, &[("term", Some("60s"))]).await, Some(1));
     let before = world.dump().await;
     let values = [("term", None), ("batch", Some("7"))];
@@ -147,7 +147,7 @@ async fn a_change_that_has_not_seen_the_latest_version_changes_nothing(world: &d
     assert_eq!(set(world, 1, &values).await, Some(2));
 }
 
-async fn of_many_changes_at_once_one_takes_effect(world: &dyn World) {
+async fn exactly_one_of_many_concurrent_changes_takes_effect(world: &dyn World) {
     for version in 0..10 {
         let names: Vec<String> = (0..8).map(|nth| format!("{version}.{nth}")).collect();
         let changes: Vec<ChangeSettings> = names
@@ -175,7 +175,7 @@ async fn of_many_changes_at_once_one_takes_effect(world: &dyn World) {
     }
 }
 
-async fn names_and_values_are_kept_as_they_are(world: &dyn World) {
+async fn names_and_values_are_stored_unchanged(world: &dyn World) {
     let long = "x".repeat(100_000);
     // The names are in byte order.
     let odd = [
@@ -203,7 +203,7 @@ async fn names_and_values_are_kept_as_they_are(world: &dyn World) {
     assert_eq!(settings(world).await, of(2, &[]));
 }
 
-async fn a_name_that_is_given_twice_takes_its_last_value(world: &dyn World) {
+async fn a_name_that_is_given_twice_gets_its_last_value(world: &dyn World) {
     let values = [
         ("a", Some("1")),
         ("b", Some("1")),
@@ -225,7 +225,7 @@ async fn a_setting_with_a_nul_is_refused(world: &dyn World) {
     assert_eq!(settings(world).await, ClusterSettings::default());
 }
 
-async fn a_report_takes_the_place_of_the_last_one(world: &dyn World) {
+async fn a_report_replaces_the_previous_one(world: &dyn World) {
     let first = report(worker("mill", 1));
     tell(world, &first, 0).await;
     let second = WorkerReport {
@@ -251,7 +251,7 @@ async fn a_report_takes_the_place_of_the_last_one(world: &dyn World) {
     assert_eq!(workers(world, 10).await, [record(&second, 7)]);
 }
 
-async fn what_a_worker_says_is_kept_whatever_it_is(world: &dyn World) {
+async fn a_report_with_extreme_values_is_stored(world: &dyn World) {
     let odd = WorkerReport {
         host: "'\"\\ \n é \u{1f980}".into(),
         pid: u32::MAX,
@@ -261,7 +261,7 @@ async fn what_a_worker_says_is_kept_whatever_it_is(world: &dyn World) {
         running: u32::MAX,
         held: u32::MAX,
         settings_version: 1 << 62,
-        // The worker does not count as missing before this time has passed.
+        // The store rounds up to milliseconds, so that no worker is silent too early.
         next_within: Duration::from_micros(1_001),
         ..report(worker("A-z_9.", u64::MAX))
     };
@@ -274,7 +274,7 @@ async fn what_a_worker_says_is_kept_whatever_it_is(world: &dyn World) {
     assert_eq!(workers(world, 1).await[0].report, kept);
 }
 
-async fn a_leave_is_taken_once_and_for_good(world: &dyn World) {
+async fn a_worker_leaves_once_and_for_good(world: &dyn World) {
     let store = outbox(world);
     let (first, other) = (worker("mill", 1), worker("mill", 2));
     tell(world, &report(first.clone()), 0).await;
@@ -296,10 +296,10 @@ async fn a_leave_is_taken_once_and_for_good(world: &dyn World) {
     assert_eq!(world.dump().await, before);
 }
 
-async fn workers_are_listed_with_those_seen_last_first(world: &dyn World) {
+async fn workers_are_listed_by_their_last_report_newest_first(world: &dyn World) {
     let store = outbox(world);
     let reports: Vec<WorkerReport> = (0..1000).map(|n| report(worker("mill", n))).collect();
-    // Each time has two reports, which are sorted by id.
+    // Two workers report at each time; they are listed by id.
     let asked = reports.iter().zip(0..);
     let asked = asked.map(|(report, n)| store.report(report, Some(at(n / 2))));
     all(asked.collect()).await;
@@ -337,7 +337,7 @@ async fn a_worker_that_missed_three_reports_is_silent(world: &dyn World) {
     assert_eq!(found[0].presence(end.after(TICK)), Presence::Left);
 }
 
-async fn without_a_moment_the_clock_of_the_store_counts(world: &dyn World) {
+async fn without_a_given_time_the_clock_of_the_store_is_used(world: &dyn World) {
     let store = outbox(world);
     let id = worker("mill", 1);
     let (before, _) = store.workers(0).await.expect("workers");

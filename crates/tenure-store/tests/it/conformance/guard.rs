@@ -1,4 +1,4 @@
-//! The guards: a caller without the current token changes not a single byte, and gets the reason.
+//! The guards: a caller without the current token changes nothing and gets the reason.
 //!
 //! Each check brings an item into a state in which a token has no right to it, and then tries every
 //! operation with that token.
@@ -13,13 +13,13 @@ on_every_store!(
     another_workers_token_is_refused,
     an_earlier_token_of_the_same_worker_is_refused,
     a_made_up_token_is_refused,
-    a_token_that_was_never_given_out_is_refused_on_a_pending_item,
+    an_unused_token_is_refused_on_a_pending_item,
     a_token_after_done_or_dead_is_refused,
     a_token_after_a_replay_is_refused,
     a_token_after_a_reap_is_refused,
     a_token_after_a_bury_is_refused,
-    a_live_lease_is_not_reaped_by_anyone,
-    a_holder_touches_only_what_it_holds,
+    neither_a_reap_nor_a_claim_ends_a_live_lease,
+    a_settle_changes_only_items_of_its_own_lease,
 );
 
 /// The other checks rely on this: every change of the stored data changes the dump.
@@ -44,7 +44,7 @@ async fn the_dump_shows_every_change(world: &dyn World) {
     dumps.push(world.dump().await);
     let distinct: std::collections::BTreeSet<&String> = dumps.iter().collect();
     assert_eq!(distinct.len(), dumps.len());
-    assert_eq!(world.dump().await, dumps[8], "to look changes nothing");
+    assert_eq!(world.dump().await, dumps[8], "a dump changes nothing");
 }
 
 /// Tries every operation with a token that has no right to `id` and no lease of its own. `said` is
@@ -153,7 +153,7 @@ async fn a_made_up_token_is_refused(world: &dyn World) {
 /// No token can settle an item without a holder.
 ///
 /// Proves: S1-015, S4-012
-async fn a_token_that_was_never_given_out_is_refused_on_a_pending_item(world: &dyn World) {
+async fn an_unused_token_is_refused_on_a_pending_item(world: &dyn World) {
     let id = world.item_in(State::Pending).await;
     refuse_all(
         world,
@@ -213,7 +213,7 @@ async fn a_token_after_a_bury_is_refused(world: &dyn World) {
 }
 
 /// Proves: S1-028
-async fn a_live_lease_is_not_reaped_by_anyone(world: &dyn World) {
+async fn neither_a_reap_nor_a_claim_ends_a_live_lease(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let before = world.dump().await;
     for now in [T0, at(1), at(29)] {
@@ -234,7 +234,7 @@ async fn a_live_lease_is_not_reaped_by_anyone(world: &dyn World) {
 /// A token that is valid for one item is not valid for its neighbours.
 ///
 /// Proves: S1-015
-async fn a_holder_touches_only_what_it_holds(world: &dyn World) {
+async fn a_settle_changes_only_items_of_its_own_lease(world: &dyn World) {
     let ids = world.add(3).await;
     let (mine, yours) = (token("mine", 1), token("yours", 1));
     world.claim(&mine, 1, T0).await;

@@ -15,22 +15,22 @@ on_every_queue!(
     a_new_event_is_pending,
     an_event_comes_back_as_it_was_given,
     bytes_come_back_as_bytes,
-    the_receivers_key_can_be_chosen,
+    the_event_id_can_be_chosen,
     a_large_payload_comes_back_whole,
-    many_events_are_written_at_once,
+    many_events_are_written_in_one_call,
     enqueueing_nothing_writes_nothing,
     a_delay_is_kept_to_the_microsecond,
-    the_urgent_come_first,
+    events_of_a_higher_priority_come_first,
     a_dedupe_key_is_taken_once,
-    of_two_with_one_key_in_a_call_the_first_counts,
+    of_events_with_one_dedupe_key_in_a_call_the_first_is_written,
     a_dedupe_key_stays_taken_when_its_event_is_done,
     an_unknown_queue_is_refused_with_a_hint,
-    one_bad_event_keeps_out_all,
+    an_invalid_event_makes_the_whole_call_fail,
     the_first_queue_is_served_first,
-    a_queue_that_is_not_asked_for_is_left_alone,
-    a_paused_queue_is_passed_by,
-    a_queue_can_be_given_another_term,
-    a_lonely_item_stays_in_its_queue,
+    a_claim_takes_nothing_from_queues_that_it_does_not_name,
+    a_paused_queue_is_not_claimed,
+    a_queue_that_is_added_again_gets_another_term,
+    a_poison_item_is_claimed_only_from_its_queue,
 );
 
 fn event(topic: &str) -> Event {
@@ -120,7 +120,7 @@ async fn bytes_come_back_as_bytes(world: &dyn World) {
     assert_eq!(event.payload_bytes().unwrap(), bytes);
 }
 
-async fn the_receivers_key_can_be_chosen(world: &dyn World) {
+async fn the_event_id_can_be_chosen(world: &dyn World) {
     let chosen = Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001);
     let answers = enqueue(
         world,
@@ -139,7 +139,7 @@ async fn the_receivers_key_can_be_chosen(world: &dyn World) {
         })
         .collect();
     assert_eq!(keys[0], chosen);
-    assert_ne!(keys[1], keys[2], "drawn keys differ");
+    assert_ne!(keys[1], keys[2], "generated ids differ");
     let record = world.record(answers[0].id()).await;
     assert_eq!(record.content.event().unwrap().event_id(), Some(chosen));
 }
@@ -154,7 +154,7 @@ async fn a_large_payload_comes_back_whole(world: &dyn World) {
 }
 
 /// Proves: S4-058
-async fn many_events_are_written_at_once(world: &dyn World) {
+async fn many_events_are_written_in_one_call(world: &dyn World) {
     let events: Vec<Event> = (0..250).map(|n| event(&format!("topic-{n}"))).collect();
     let answers = enqueue(world, &events).await;
     let ids: Vec<ItemId> = answers.iter().map(|answer| answer.id()).collect();
@@ -190,7 +190,7 @@ async fn a_delay_is_kept_to_the_microsecond(world: &dyn World) {
     assert_eq!(world.claim(&fresh("worker"), 1, due).await.ids(), [id]);
 }
 
-async fn the_urgent_come_first(world: &dyn World) {
+async fn events_of_a_higher_priority_come_first(world: &dyn World) {
     let levels = [0, 7, 3, 7, 0, 5];
     let events: Vec<Event> = levels
         .iter()
@@ -244,7 +244,7 @@ async fn a_dedupe_key_is_taken_once(world: &dyn World) {
     assert_eq!(topics, ["c", "a"], "the second one was not written");
 }
 
-async fn of_two_with_one_key_in_a_call_the_first_counts(world: &dyn World) {
+async fn of_events_with_one_dedupe_key_in_a_call_the_first_is_written(world: &dyn World) {
     let events = ["a", "b", "c"].map(|topic| {
         NewEvent::from(event(topic))
             .dedupe("order-7")
@@ -291,7 +291,7 @@ async fn topics(world: &dyn World) -> Vec<String> {
 }
 
 fn is_refused_with_hint<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
-    let error = answer.expect_err("it was to be refused");
+    let error = answer.expect_err("an unknown queue is refused");
     assert_eq!(error.kind(), StoreErrorKind::Invalid, "{error}");
     assert!(
         error.to_string().contains("letters"),
@@ -318,7 +318,7 @@ async fn an_unknown_queue_is_refused_with_a_hint(world: &dyn World) {
     assert_eq!(world.dump().await, before);
 }
 
-async fn one_bad_event_keeps_out_all(world: &dyn World) {
+async fn an_invalid_event_makes_the_whole_call_fail(world: &dyn World) {
     let before = world.dump().await;
     let events = [
         NewEvent::from(event("good"))
@@ -351,7 +351,7 @@ async fn the_first_queue_is_served_first(world: &dyn World) {
     assert_eq!(claim_from(world, &order, 9).await, [ids[3], ids[0]]);
 }
 
-async fn a_queue_that_is_not_asked_for_is_left_alone(world: &dyn World) {
+async fn a_claim_takes_nothing_from_queues_that_it_does_not_name(world: &dyn World) {
     add_queue(world, "mail").await;
     let mail = enqueue_one(
         world,
@@ -364,7 +364,7 @@ async fn a_queue_that_is_not_asked_for_is_left_alone(world: &dyn World) {
     assert_eq!(claim_from(world, &["mail"], 9).await, [mail]);
 }
 
-async fn a_paused_queue_is_passed_by(world: &dyn World) {
+async fn a_paused_queue_is_not_claimed(world: &dyn World) {
     add_queue(world, "mail").await;
     let mail = enqueue_one(
         world,
@@ -383,7 +383,7 @@ async fn a_paused_queue_is_passed_by(world: &dyn World) {
     assert_eq!(claim_from(world, &["mail", "default"], 9).await, [mail]);
 }
 
-async fn a_queue_can_be_given_another_term(world: &dyn World) {
+async fn a_queue_that_is_added_again_gets_another_term(world: &dyn World) {
     let mail = queue("mail");
     for term in [None, Some(Term::HEAVY), Some(Term::EXTERNAL)] {
         outbox(world)
@@ -405,8 +405,8 @@ async fn a_queue_can_be_given_another_term(world: &dyn World) {
     assert!(outbox(world).queues().await.expect("queues")[1].paused);
 }
 
-/// A worker must not get items to be claimed alone from queues that it does not serve.
-async fn a_lonely_item_stays_in_its_queue(world: &dyn World) {
+/// A worker must not get poison items of queues that it does not serve.
+async fn a_poison_item_is_claimed_only_from_its_queue(world: &dyn World) {
     add_queue(world, "mail").await;
     let id = enqueue_one(
         world,

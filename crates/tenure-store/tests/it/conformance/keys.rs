@@ -11,32 +11,32 @@ use crate::world::{T0, World, ask, at, dead, fresh, retry, token};
 
 on_every_queue!(
     a_key_comes_back_as_it_was_given,
-    the_next_has_its_turn_when_the_head_is_buried,
-    the_next_has_its_turn_when_the_last_that_is_held_is_buried,
-    the_rest_of_a_run_goes_on_without_what_was_buried,
-    what_is_buried_behind_the_head_just_leaves,
-    a_replay_goes_to_the_tail_of_its_key,
-    of_several_that_are_replayed_the_first_is_first,
-    a_replay_is_the_head_of_an_idle_key,
-    the_one_that_blocks_is_the_head_again_when_it_is_replayed,
+    after_a_bury_of_a_pending_head_the_next_item_is_claimed,
+    after_a_bury_of_a_held_head_the_next_item_is_claimed,
+    the_rest_of_a_run_stays_held_after_a_bury,
+    an_item_that_is_buried_behind_the_head_leaves_its_key,
+    a_replayed_item_goes_to_the_end_of_its_key,
+    replayed_items_keep_the_order_of_the_request,
+    a_replayed_item_is_the_head_of_an_idle_key,
+    a_blocking_item_is_the_head_again_after_its_replay,
     a_paused_key_is_not_claimed,
-    what_is_held_of_a_paused_key_goes_on,
-    a_pause_is_kept_without_events,
+    held_items_of_a_paused_key_can_be_settled,
+    a_key_without_events_can_be_paused,
     a_blocked_key_can_be_paused,
-    a_head_that_stays_through_a_pause_keeps_its_age,
-    a_skip_goes_on_without_the_dead_head,
+    a_blocking_head_keeps_its_age_through_a_pause,
+    a_skip_continues_a_key_without_its_dead_head,
     a_skip_buries_a_head_that_is_not_dead,
-    only_the_head_that_is_meant_is_skipped,
-    there_is_nothing_to_skip_without_a_head,
-    counts_tell_what_waits_behind,
+    a_skip_of_an_item_that_is_not_the_head_is_refused,
+    a_skip_of_a_key_without_a_head_is_refused,
+    counts_include_items_behind_the_head,
     a_list_can_be_narrowed_to_a_key,
-    a_record_tells_where_a_key_stands,
-    keys_are_listed_by_age_and_those_that_are_stuck,
-    those_that_are_blocked_come_before_all_that_stand_still,
-    a_head_of_long_standing_is_stuck_while_others_wait_behind_it,
+    a_record_shows_the_state_of_a_key,
+    keys_are_listed_by_age_and_stuck_keys_can_be_listed_alone,
+    blocked_keys_are_listed_before_paused_ones,
+    a_key_with_an_old_head_is_stuck_while_items_wait_behind_it,
     a_key_is_listed_before_any_claim,
-    what_blocks_its_key_is_not_pruned,
-    an_idle_key_is_as_if_it_had_never_been,
+    an_item_that_blocks_its_key_is_not_pruned,
+    an_idle_key_leaves_no_trace,
 );
 
 pub(super) fn outbox(world: &dyn World) -> &dyn Store {
@@ -78,8 +78,7 @@ pub(super) async fn add_run(world: &dyn World, n: u32) -> Vec<ItemId> {
     add_keyed(world, &vec!["a"; n]).await
 }
 
-/// Runs a claim when no item is due, because in some stores claims choose the heads of keys, not
-/// producers.
+/// Runs a claim at a time when no item is due: on PostgreSQL, a claim chooses the heads of keys.
 async fn place(world: &dyn World) {
     let claim = ask(&fresh("placer"), 1, Timestamp::from_micros(0));
     assert_eq!(world.try_claim(claim).await, None);
@@ -143,21 +142,21 @@ async fn a_key_comes_back_as_it_was_given(world: &dyn World) {
     assert_eq!((known.name.as_str(), known.waiting), (key, 1));
 }
 
-async fn the_next_has_its_turn_when_the_head_is_buried(world: &dyn World) {
+async fn after_a_bury_of_a_pending_head_the_next_item_is_claimed(world: &dyn World) {
     let ids = add_run(world, 3).await;
     assert_eq!(world.bury(ids[0], 1, T0).await, Guarded::Accepted(()));
     assert_eq!(world.state(ids[0]).await, State::Dead);
     assert_eq!(claimed(world, at(1)).await, ids[1..2]);
 }
 
-async fn the_next_has_its_turn_when_the_last_that_is_held_is_buried(world: &dyn World) {
+async fn after_a_bury_of_a_held_head_the_next_item_is_claimed(world: &dyn World) {
     let ids = add_run(world, 2).await;
     assert_eq!(claimed(world, T0).await, ids[..1]);
     assert_eq!(world.bury(ids[0], 1, T0).await, Guarded::Accepted(()));
     assert_eq!(claimed(world, at(1)).await, ids[1..]);
 }
 
-async fn the_rest_of_a_run_goes_on_without_what_was_buried(world: &dyn World) {
+async fn the_rest_of_a_run_stays_held_after_a_bury(world: &dyn World) {
     let ids = add_run(world, 4).await;
     let holder = token("worker", 1);
     world.try_claim(ask(&holder, 4, T0).min_parallel(1)).await;
@@ -172,7 +171,7 @@ async fn the_rest_of_a_run_goes_on_without_what_was_buried(world: &dyn World) {
     assert_eq!(claimed(world, at(3)).await, ids[3..]);
 }
 
-async fn what_is_buried_behind_the_head_just_leaves(world: &dyn World) {
+async fn an_item_that_is_buried_behind_the_head_leaves_its_key(world: &dyn World) {
     let ids = add_run(world, 3).await;
     assert_eq!(world.bury(ids[1], 1, T0).await, Guarded::Accepted(()));
     assert_eq!(world.state(ids[1]).await, State::Dead);
@@ -184,7 +183,7 @@ async fn what_is_buried_behind_the_head_just_leaves(world: &dyn World) {
     assert_eq!(claimed(world, at(1)).await, ids[2..]);
 }
 
-/// Works the key from now on; returns the ids in order.
+/// Works all items one at a time, from 100 s on; returns the ids in order.
 async fn order(world: &dyn World) -> Vec<ItemId> {
     let mut order = Vec::new();
     for now in (100..).map(at) {
@@ -200,7 +199,7 @@ async fn order(world: &dyn World) -> Vec<ItemId> {
     order
 }
 
-async fn a_replay_goes_to_the_tail_of_its_key(world: &dyn World) {
+async fn a_replayed_item_goes_to_the_end_of_its_key(world: &dyn World) {
     let done = add_run(world, 1).await[0];
     world.tidy(T0).await;
     let ids = add_run(world, 2).await;
@@ -211,7 +210,7 @@ async fn a_replay_goes_to_the_tail_of_its_key(world: &dyn World) {
     assert_eq!(order(world).await, [ids[0], ids[1], done, later]);
 }
 
-async fn of_several_that_are_replayed_the_first_is_first(world: &dyn World) {
+async fn replayed_items_keep_the_order_of_the_request(world: &dyn World) {
     let done = add_run(world, 3).await;
     world.tidy(T0).await;
     let ids = vec![done[2], done[0], done[1]];
@@ -224,7 +223,7 @@ async fn of_several_that_are_replayed_the_first_is_first(world: &dyn World) {
     assert_eq!(order(world).await, ids);
 }
 
-async fn a_replay_is_the_head_of_an_idle_key(world: &dyn World) {
+async fn a_replayed_item_is_the_head_of_an_idle_key(world: &dyn World) {
     let done = add_run(world, 1).await;
     world.tidy(T0).await;
     assert_eq!(world.replay(done[0], at(1)).await, Guarded::Accepted(()));
@@ -233,7 +232,7 @@ async fn a_replay_is_the_head_of_an_idle_key(world: &dyn World) {
     assert_eq!(claimed(world, at(1)).await, done);
 }
 
-async fn the_one_that_blocks_is_the_head_again_when_it_is_replayed(world: &dyn World) {
+async fn a_blocking_item_is_the_head_again_after_its_replay(world: &dyn World) {
     let ids = blocked(world).await;
     assert_eq!(world.replay(ids[0], at(1)).await, Guarded::Accepted(()));
     let (_, head, waiting) = state_of(world).await;
@@ -258,7 +257,7 @@ async fn a_paused_key_is_not_claimed(world: &dyn World) {
     assert_eq!(order(world).await, [ids[0], ids[1], more[0]]);
 }
 
-async fn what_is_held_of_a_paused_key_goes_on(world: &dyn World) {
+async fn held_items_of_a_paused_key_can_be_settled(world: &dyn World) {
     let ids = add_run(world, 4).await;
     let holder = token("worker", 1);
     world.try_claim(ask(&holder, 2, T0).min_parallel(1)).await;
@@ -278,7 +277,7 @@ async fn what_is_held_of_a_paused_key_goes_on(world: &dyn World) {
     assert_eq!(order(world).await, ids[1..]);
 }
 
-async fn a_pause_is_kept_without_events(world: &dyn World) {
+async fn a_key_without_events_can_be_paused(world: &dyn World) {
     pause(world, Pause::End).await;
     assert_eq!(key(world).await, None, "nothing was paused");
     pause(world, Pause::Begin).await;
@@ -309,7 +308,7 @@ async fn a_blocked_key_can_be_paused(world: &dyn World) {
     assert_eq!(order(world).await, ids);
 }
 
-async fn a_head_that_stays_through_a_pause_keeps_its_age(world: &dyn World) {
+async fn a_blocking_head_keeps_its_age_through_a_pause(world: &dyn World) {
     blocked(world).await;
     pause(world, Pause::Begin).await;
     let paused = key(world).await.map(|of| of.since);
@@ -317,7 +316,7 @@ async fn a_head_that_stays_through_a_pause_keeps_its_age(world: &dyn World) {
     assert_eq!(key(world).await.map(|of| of.since), paused);
 }
 
-async fn a_skip_goes_on_without_the_dead_head(world: &dyn World) {
+async fn a_skip_continues_a_key_without_its_dead_head(world: &dyn World) {
     let ids = blocked(world).await;
     assert_eq!(state_of(world).await, (KeyState::Blocked, Some(ids[0]), 2));
     assert_eq!(skip(world, "a", at(1)).await, Guarded::Accepted(ids[0]));
@@ -328,7 +327,7 @@ async fn a_skip_goes_on_without_the_dead_head(world: &dyn World) {
     let why = format!(" at {}: the customer is gone; last error before: ", at(1));
     assert!(error.starts_with("skipped by operator-"), "{error}");
     assert!(error.contains(&why), "{error}");
-    assert_eq!(left.dead_at, Some(T0), "it died when it died");
+    assert_eq!(left.dead_at, Some(T0), "the time of its death stays");
     assert_eq!(order(world).await, ids[1..]);
 }
 
@@ -346,7 +345,7 @@ async fn a_skip_buries_a_head_that_is_not_dead(world: &dyn World) {
     assert_eq!(order(world).await, ids[2..]);
 }
 
-async fn only_the_head_that_is_meant_is_skipped(world: &dyn World) {
+async fn a_skip_of_an_item_that_is_not_the_head_is_refused(world: &dyn World) {
     let ids = add_run(world, 3).await;
     let skip = |head| Skip::new("a", fresh("operator"), "gone").only(head).at(T0);
     let skip_of = async |head| outbox(world).skip(&skip(head)).await.expect("skip");
@@ -356,7 +355,7 @@ async fn only_the_head_that_is_meant_is_skipped(world: &dyn World) {
     assert_eq!(order(world).await, ids[1..]);
 }
 
-async fn there_is_nothing_to_skip_without_a_head(world: &dyn World) {
+async fn a_skip_of_a_key_without_a_head_is_refused(world: &dyn World) {
     let none = Guarded::Refused(Refusal::NotFound);
     assert_eq!(skip(world, "a", T0).await, none);
     pause(world, Pause::Begin).await;
@@ -364,7 +363,7 @@ async fn there_is_nothing_to_skip_without_a_head(world: &dyn World) {
     assert_eq!(skip(world, "a", T0).await, none);
 }
 
-async fn counts_tell_what_waits_behind(world: &dyn World) {
+async fn counts_include_items_behind_the_head(world: &dyn World) {
     let outbox = outbox(world);
     let mail = tenure_core::QueueName::new("mail").expect("a queue's name");
     outbox.add_queue(&mail, None).await.expect("add a queue");
@@ -414,7 +413,7 @@ async fn a_list_can_be_narrowed_to_a_key(world: &dyn World) {
     }
 }
 
-async fn a_record_tells_where_a_key_stands(world: &dyn World) {
+async fn a_record_shows_the_state_of_a_key(world: &dyn World) {
     assert_eq!(key(world).await, None);
     let ids = add_run(world, 3).await;
     assert_eq!(state_of(world).await, (KeyState::Due, Some(ids[0]), 2));
@@ -435,7 +434,7 @@ async fn a_record_tells_where_a_key_stands(world: &dyn World) {
     assert_eq!(behind.available_at, Some(behind.created_at));
 }
 
-async fn keys_are_listed_by_age_and_those_that_are_stuck(world: &dyn World) {
+async fn keys_are_listed_by_age_and_stuck_keys_can_be_listed_alone(world: &dyn World) {
     let mut ids = add_keyed(world, &["a", "b", "c"]).await;
     let mut all = keys(world, KeyFilter::Open, 9).await;
     all.sort();
@@ -463,7 +462,7 @@ async fn keys(world: &dyn World, filter: KeyFilter, limit: u32) -> Vec<String> {
 }
 
 /// Goal: a few keys that need an operator are listed before many paused ones.
-async fn those_that_are_blocked_come_before_all_that_stand_still(world: &dyn World) {
+async fn blocked_keys_are_listed_before_paused_ones(world: &dyn World) {
     // Keys of the same age are sorted by name.
     add_keyed(world, &["0", "0"]).await;
     for key in ["0", "00: nothing waits"] {
@@ -480,7 +479,7 @@ async fn those_that_are_blocked_come_before_all_that_stand_still(world: &dyn Wor
     assert_eq!(keys(world, KeyFilter::Stuck, 1).await, ["a"]);
 }
 
-async fn a_head_of_long_standing_is_stuck_while_others_wait_behind_it(world: &dyn World) {
+async fn a_key_with_an_old_head_is_stuck_while_items_wait_behind_it(world: &dyn World) {
     let ids = add_run(world, 4).await;
     let long_ago = Timestamp::from_micros(1);
     for (nth, moment, stuck) in [
@@ -498,7 +497,7 @@ async fn a_head_of_long_standing_is_stuck_while_others_wait_behind_it(world: &dy
     }
 }
 
-/// Where an enqueue does not lock its key, the next claim chooses the head.
+/// On PostgreSQL the next claim chooses the head, not the enqueue.
 async fn a_key_is_listed_before_any_claim(world: &dyn World) {
     let events = [keyed("a"), keyed("a"), keyed("b")];
     outbox(world).enqueue(&events).await.expect("enqueue");
@@ -521,7 +520,7 @@ async fn a_key_is_listed_before_any_claim(world: &dyn World) {
     assert_eq!(all, ["a", "b"]);
 }
 
-async fn what_blocks_its_key_is_not_pruned(world: &dyn World) {
+async fn an_item_that_blocks_its_key_is_not_pruned(world: &dyn World) {
     let ids = blocked(world).await;
     let mut prune = Prune::new(Duration::ZERO, Duration::ZERO);
     prune.now = Some(at(999));
@@ -534,7 +533,7 @@ async fn what_blocks_its_key_is_not_pruned(world: &dyn World) {
     assert_eq!(order(world).await, ids[1..]);
 }
 
-async fn an_idle_key_is_as_if_it_had_never_been(world: &dyn World) {
+async fn an_idle_key_leaves_no_trace(world: &dyn World) {
     add_run(world, 2).await;
     world.tidy(T0).await;
     assert_eq!(key(world).await, None);

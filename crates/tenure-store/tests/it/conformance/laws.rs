@@ -1,5 +1,4 @@
-//! One test for each law of the lease core, named after it. (`turns` has the seventh law, and the
-//! first one for keys.)
+//! One test for each law of `LeaseStore`, named after it; `turns` tests law 7, and law 1 for keys.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +12,9 @@ on_every_store!(
     law_2_a_token_is_never_issued_twice_and_a_fence_only_rises,
     law_3_any_token_but_the_current_one_is_refused,
     law_4_done_and_dead_are_final_but_for_a_replay,
-    law_5_a_live_lease_is_ended_by_its_holder_or_a_bury_alone,
+    law_5_only_its_holder_or_a_bury_ends_a_live_lease,
     law_6_only_the_six_transitions_exist,
-    law_8_what_was_added_is_never_lost,
+    law_8_an_added_item_is_never_lost,
     law_9_a_repeated_settle_gives_the_same_answer,
 );
 
@@ -104,7 +103,7 @@ async fn law_4_done_and_dead_are_final_but_for_a_replay(world: &dyn World) {
 }
 
 /// Proves: S1-028
-async fn law_5_a_live_lease_is_ended_by_its_holder_or_a_bury_alone(world: &dyn World) {
+async fn law_5_only_its_holder_or_a_bury_ends_a_live_lease(world: &dyn World) {
     let ids = world.add(2).await;
     let holder = token("holder", 1);
     world.claim(&holder, 2, T0).await;
@@ -123,7 +122,7 @@ async fn law_5_a_live_lease_is_ended_by_its_holder_or_a_bury_alone(world: &dyn W
     assert_eq!(world.dump().await, before);
     assert_eq!(world.bury(ids[0], 1, at(29)).await, Guarded::Accepted(()));
     let Guarded::Accepted(renewed) = world.renew(&holder, at(29)).await else {
-        panic!("the bury of one item took the lease on the other");
+        panic!("the bury of one item ended the lease of the other");
     };
     assert_eq!(renewed.ids, [ids[1]]);
 }
@@ -172,10 +171,10 @@ async fn law_6_only_the_six_transitions_exist(world: &dyn World) {
     }
 }
 
-/// Items are settled or lapse in every way; all of them still exist, and all of them become done.
+/// Items are settled with every outcome, lapse or wait; each is done, dead or can be claimed again.
 ///
 /// Proves: S4-057, S4-058
-async fn law_8_what_was_added_is_never_lost(world: &dyn World) {
+async fn law_8_an_added_item_is_never_lost(world: &dyn World) {
     let ids = world.add(12).await;
     let holder = token("worker", 1);
     world.claim(&holder, 8, T0).await;

@@ -12,14 +12,14 @@ use tenure_core::{Guarded, Held, NewEvent, Outcome, Refusal, State, Term, Token}
 use crate::world::{T0, World, ask, at, at_once, every_outcome, fresh, token};
 
 on_every_store!(
-    the_answer_of_a_claim_is_lost,
-    the_answer_of_a_renew_is_lost,
-    the_answer_of_a_settle_is_lost,
-    the_answer_of_a_release_is_lost,
-    the_answer_of_a_settle_and_claim_is_lost,
-    the_answer_of_a_reap_is_lost,
-    the_answers_of_the_operators_verbs_are_lost,
-    the_answer_of_an_enqueue_is_lost,
+    a_claim_whose_answer_is_lost_can_be_released,
+    a_renew_whose_answer_is_lost_can_be_repeated,
+    a_settle_whose_answer_is_lost_can_be_repeated,
+    a_release_whose_answer_is_lost_can_be_repeated,
+    a_settle_and_claim_whose_answer_is_lost_can_be_settled_and_released,
+    a_reap_whose_answer_is_lost_can_be_repeated,
+    a_replay_or_bury_whose_answer_is_lost_is_not_done_twice,
+    an_enqueue_whose_answer_is_lost_can_be_repeated_with_a_dedupe_key,
 );
 
 /// A store that runs each operation and loses its first answer.
@@ -39,7 +39,7 @@ impl<'w> Forgetful<'w> {
 
     fn lose<'a, T: Send + 'a>(&'a self, answer: Answer<'a, T>) -> Answer<'a, T> {
         Box::pin(async move {
-            let answer = answer.await.expect("the verb itself works");
+            let answer = answer.await.expect("the operation succeeds");
             if self.has_lost.swap(true, Ordering::Relaxed) {
                 return Ok(answer);
             }
@@ -81,7 +81,7 @@ fn is_lost<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
 }
 
 /// The holder does not know which items it holds, but it chose the token, so it can release them.
-async fn the_answer_of_a_claim_is_lost(world: &dyn World) {
+async fn a_claim_whose_answer_is_lost_can_be_released(world: &dyn World) {
     let ids = world.add(3).await;
     let store = Forgetful::new(world.lease());
     let lost = token("worker", 1);
@@ -90,7 +90,7 @@ async fn the_answer_of_a_claim_is_lost(world: &dyn World) {
         world.drain("other", at(1)).await.is_empty(),
         "they are held"
     );
-    // A repeat is a second claim with the same token, which is refused or returns nothing.
+    // A repeat is a second claim with the same token, which fails or returns nothing.
     let held = store.claim(&ask(&lost, 10, at(1))).await.unwrap_or(None);
     assert_eq!(held, None);
     assert_eq!(world.release(&lost, at(2)).await, 3);
@@ -102,7 +102,7 @@ async fn the_answer_of_a_claim_is_lost(world: &dyn World) {
     }
 }
 
-async fn the_answer_of_a_renew_is_lost(world: &dyn World) {
+async fn a_renew_whose_answer_is_lost_can_be_repeated(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let store = Forgetful::new(world.lease());
     let renew = Renew::new(vec![token("holder", 1)], Term::STANDARD);
@@ -115,7 +115,7 @@ async fn the_answer_of_a_renew_is_lost(world: &dyn World) {
 }
 
 /// Proves: S4-054
-async fn the_answer_of_a_settle_is_lost(world: &dyn World) {
+async fn a_settle_whose_answer_is_lost_can_be_repeated(world: &dyn World) {
     for outcome in every_outcome() {
         let (holder, id) = world.item_in_fresh_lease().await;
         let store = Forgetful::new(world.lease());
@@ -124,12 +124,16 @@ async fn the_answer_of_a_settle_is_lost(world: &dyn World) {
         let after_the_first = world.dump().await;
         let again = store.settle(&settle.at(at(2))).await.expect("settle");
         assert_eq!(again.items, [(id, Guarded::Accepted(()))], "{outcome:?}");
-        assert_eq!(world.dump().await, after_the_first, "done once, told twice");
+        assert_eq!(
+            world.dump().await,
+            after_the_first,
+            "done once, answered twice"
+        );
         world.tidy(at(500)).await;
     }
 }
 
-async fn the_answer_of_a_release_is_lost(world: &dyn World) {
+async fn a_release_whose_answer_is_lost_can_be_repeated(world: &dyn World) {
     let ids = world.add(2).await;
     let holder = token("worker", 1);
     world.claim(&holder, 2, T0).await;
@@ -142,10 +146,10 @@ async fn the_answer_of_a_release_is_lost(world: &dyn World) {
     assert_eq!(again.rest, 0);
     assert!(world.renew(&other.lease.token, at(4)).await.is_accepted());
     assert_eq!(world.state(ids[1]).await, State::Pending);
-    assert_eq!(world.counters(ids[1]).await.attempts, 1, "given back once");
+    assert_eq!(world.counters(ids[1]).await.attempts, 1, "released once");
 }
 
-async fn the_answer_of_a_settle_and_claim_is_lost(world: &dyn World) {
+async fn a_settle_and_claim_whose_answer_is_lost_can_be_settled_and_released(world: &dyn World) {
     let ids = world.add(4).await;
     let (first, second) = (token("worker", 1), token("worker", 2));
     world.claim(&first, 2, T0).await;
@@ -166,7 +170,7 @@ async fn the_answer_of_a_settle_and_claim_is_lost(world: &dyn World) {
     }
 }
 
-async fn the_answer_of_a_reap_is_lost(world: &dyn World) {
+async fn a_reap_whose_answer_is_lost_can_be_repeated(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let store = Forgetful::new(world.lease());
     let reap = Reap::new(10, at_once()).at(at(31));
@@ -178,7 +182,7 @@ async fn the_answer_of_a_reap_is_lost(world: &dyn World) {
 
 /// A repeated replay or bury is refused because of the state after the first one, and nothing
 /// happens twice.
-async fn the_answers_of_the_operators_verbs_are_lost(world: &dyn World) {
+async fn a_replay_or_bury_whose_answer_is_lost_is_not_done_twice(world: &dyn World) {
     let done = world.item_in(State::Done).await;
     let operate: &dyn Operate = world.operate();
     let replay = Replay {
@@ -213,7 +217,7 @@ async fn the_answers_of_the_operators_verbs_are_lost(world: &dyn World) {
 
 /// With a dedupe key the repeat finds the first event; without one it would create a second event.
 /// In the row layout the owner of the table inserts, so there is nothing to test.
-async fn the_answer_of_an_enqueue_is_lost(world: &dyn World) {
+async fn an_enqueue_whose_answer_is_lost_can_be_repeated_with_a_dedupe_key(world: &dyn World) {
     let Some(outbox) = world.outbox() else {
         let id = world.item_in(State::Pending).await;
         assert_eq!(world.drain("worker", T0).await, [id]);

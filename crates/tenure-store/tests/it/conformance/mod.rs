@@ -12,7 +12,7 @@ pub(crate) struct Check {
     pub(crate) run: for<'a> fn(&'a dyn World) -> Soon<'a, ()>,
 }
 
-/// Makes a test of each check for each store. Two presets of the row layout run: `outbox` has a
+/// Makes a test of each check for each store. The row layout runs with two presets: `outbox` has a
 /// status column, `sync_jobs` derives the status. The other presets differ in names and order,
 /// which the rendered statements show (`rows_sql::text`); `twins` compares them with these two.
 macro_rules! on_every_store {

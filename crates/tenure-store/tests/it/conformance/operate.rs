@@ -8,26 +8,26 @@ use tenure_core::{Counters, Guarded, ItemId, Outcome, OutcomeKind, Refusal, Stat
 use crate::world::{T0, TICK, World, at, dead, fresh, retry, token};
 
 on_every_store!(
-    what_is_unknown_is_not_found,
+    unknown_items_are_not_found,
     a_list_shows_the_newest_first_page_by_page,
-    a_list_can_be_narrowed,
-    a_page_of_none_is_empty,
-    counts_tell_where_items_stand,
+    a_list_can_be_filtered_by_state_and_age,
+    a_page_with_a_limit_of_zero_is_empty,
+    counts_show_the_items_of_each_state,
     a_replay_opens_a_new_generation,
     a_replay_answers_for_each_item,
     an_item_that_is_named_twice_is_replayed_once,
-    what_is_not_settled_is_not_replayed,
-    a_fence_rises_over_a_replay,
+    an_item_that_is_not_settled_is_not_replayed,
+    a_claim_after_a_replay_has_a_higher_fence,
     a_pending_item_can_be_buried,
     a_claimed_item_can_be_buried,
-    a_bury_leaves_the_neighbours_alone,
-    what_is_settled_is_not_buried,
+    a_bury_does_not_affect_other_items_of_the_lease,
+    a_settled_item_is_not_buried,
     a_buried_item_can_be_replayed,
-    a_reason_is_cut_and_can_be_kept,
-    the_timeline_tells_how_each_hold_ended,
+    a_long_reason_is_cut_and_its_nul_characters_are_replaced,
+    the_timeline_shows_how_each_hold_ended,
 );
 
-async fn what_is_unknown_is_not_found(world: &dyn World) {
+async fn unknown_items_are_not_found(world: &dyn World) {
     let ids = world.add(2).await;
     let asked = [ItemId::new(987_654), ids[1], ItemId::new(-1), ids[0]];
     let records = world.operate().find(&asked).await.expect("find");
@@ -71,14 +71,14 @@ async fn a_list_shows_the_newest_first_page_by_page(world: &dyn World) {
     }
 }
 
-async fn a_page_of_none_is_empty(world: &dyn World) {
+async fn a_page_with_a_limit_of_zero_is_empty(world: &dyn World) {
     world.add(2).await;
     let page = world.operate().list(&Filter::default(), 0).await;
     let page = page.expect("list");
     assert_eq!((page.records.len(), page.next), (0, None));
 }
 
-async fn a_list_can_be_narrowed(world: &dyn World) {
+async fn a_list_can_be_filtered_by_state_and_age(world: &dyn World) {
     let ids = world.add(6).await;
     let holder = token("holder", 1);
     world.claim(&holder, 4, T0).await;
@@ -109,7 +109,7 @@ async fn a_list_can_be_narrowed(world: &dyn World) {
     assert!(pages(world, since(T0), 10).await.is_empty());
 }
 
-async fn counts_tell_where_items_stand(world: &dyn World) {
+async fn counts_show_the_items_of_each_state(world: &dyn World) {
     let ids = world.add(9).await;
     let (first, second) = (token("holder", 1), token("holder", 2));
     world.claim(&first, 4, T0).await;
@@ -226,7 +226,7 @@ async fn an_item_that_is_named_twice_is_replayed_once(world: &dyn World) {
     }
 }
 
-async fn what_is_not_settled_is_not_replayed(world: &dyn World) {
+async fn an_item_that_is_not_settled_is_not_replayed(world: &dyn World) {
     let claimed = world.item_in(State::Claimed).await;
     let pending = world.add(1).await[0];
     let before = world.dump().await;
@@ -246,7 +246,7 @@ async fn what_is_not_settled_is_not_replayed(world: &dyn World) {
 }
 
 /// Proves: S1-062
-async fn a_fence_rises_over_a_replay(world: &dyn World) {
+async fn a_claim_after_a_replay_has_a_higher_fence(world: &dyn World) {
     let id = world.add(1).await[0];
     let mut last = None;
     for n in 0..3 {
@@ -288,7 +288,7 @@ async fn a_pending_item_can_be_buried(world: &dyn World) {
         failures: 1,
         ..Counters::default()
     };
-    assert_eq!(record.counters, expected, "a bury is no failure");
+    assert_eq!(record.counters, expected, "a bury is not a failure");
     assert!(world.drain("worker", at(9999)).await.is_empty());
 }
 
@@ -315,7 +315,7 @@ async fn a_claimed_item_can_be_buried(world: &dyn World) {
     }
 }
 
-async fn a_bury_leaves_the_neighbours_alone(world: &dyn World) {
+async fn a_bury_does_not_affect_other_items_of_the_lease(world: &dyn World) {
     let ids = world.add(3).await;
     let holder = token("holder", 1);
     world.claim(&holder, 3, T0).await;
@@ -330,7 +330,7 @@ async fn a_bury_leaves_the_neighbours_alone(world: &dyn World) {
     assert_eq!(answers, expected);
 }
 
-async fn what_is_settled_is_not_buried(world: &dyn World) {
+async fn a_settled_item_is_not_buried(world: &dyn World) {
     let done = world.item_in(State::Done).await;
     let dead = world.item_by(&token("holder", 2), State::Dead).await;
     let before = world.dump().await;
@@ -350,7 +350,7 @@ async fn a_buried_item_can_be_replayed(world: &dyn World) {
     assert_eq!(world.claim(&token("worker", 1), 1, at(2)).await.ids(), [id]);
 }
 
-async fn a_reason_is_cut_and_can_be_kept(world: &dyn World) {
+async fn a_long_reason_is_cut_and_its_nul_characters_are_replaced(world: &dyn World) {
     let id = world.item_in(State::Pending).await;
     let bury = Bury {
         id,
@@ -365,7 +365,7 @@ async fn a_reason_is_cut_and_can_be_kept(world: &dyn World) {
 }
 
 /// Only the queue layout has a journal.
-async fn the_timeline_tells_how_each_hold_ended(world: &dyn World) {
+async fn the_timeline_shows_how_each_hold_ended(world: &dyn World) {
     let id = world.add(1).await[0];
     let mut now = T0;
     let mut expected = Vec::new();

@@ -1,4 +1,4 @@
-//! Prune: the items that it deletes and keeps, and their records.
+//! Prune: the items, journal rows and workers that it deletes or keeps.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use tenure_core::{
 use crate::world::{T0, TICK, World, at, dead, fresh, retry, token};
 
 on_every_queue!(
-    an_item_goes_when_its_retention_is_past_and_not_at_its_end,
-    done_and_dead_have_retentions_of_their_own,
-    what_is_pending_or_claimed_is_never_pruned,
-    what_was_replayed_since_is_not_pruned,
-    what_was_replayed_and_done_again_is_kept_from_then,
-    what_was_pruned_is_not_found,
+    an_item_is_pruned_after_the_end_of_its_retention_but_not_at_it,
+    done_and_dead_items_have_separate_retentions,
+    an_open_item_is_never_pruned,
+    a_replayed_item_is_not_pruned,
+    the_retention_of_a_replayed_item_starts_at_its_last_settle,
+    a_pruned_item_is_not_found,
     a_dedupe_key_is_free_again_after_a_prune,
-    counts_stay_true_over_a_prune,
-    a_round_keeps_to_its_limit_and_says_if_there_is_more,
-    a_journal_row_stays_for_those_of_its_items_that_are_kept,
-    the_journal_goes_back_as_far_as_the_longer_retention,
+    counts_are_correct_after_a_prune,
+    a_prune_respects_its_limit_and_reports_whether_more_is_left,
+    a_journal_row_stays_while_one_of_its_items_is_kept,
+    the_journal_is_kept_for_the_longer_retention,
     a_repeated_settle_is_answered_within_the_retention,
     an_endless_retention_keeps_everything,
-    a_worker_that_nobody_has_seen_for_a_day_goes,
+    a_worker_without_a_report_for_more_than_a_day_is_pruned,
 );
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -47,7 +47,7 @@ async fn exists(world: &dyn World, id: ItemId) -> bool {
     !world.operate().find(&[id]).await.expect("find").is_empty()
 }
 
-async fn a_worker_that_nobody_has_seen_for_a_day_goes(world: &dyn World) {
+async fn a_worker_without_a_report_for_more_than_a_day_is_pruned(world: &dyn World) {
     let day = Duration::from_hours(24);
     for (name, seen_at) in [("gone", T0), ("here", T0.after(TICK))] {
         let report = report(name);
@@ -55,7 +55,7 @@ async fn a_worker_that_nobody_has_seen_for_a_day_goes(world: &dyn World) {
         said.expect("report");
     }
     prune_at(world, T0.after(day)).await;
-    assert_eq!(names(world).await.len(), 2, "a day exactly is not over");
+    assert_eq!(names(world).await.len(), 2, "it stays for exactly a day");
     prune_at(world, T0.after(day).after(TICK)).await;
     assert_eq!(names(world).await, ["here-0000000000000001"]);
 }
@@ -100,7 +100,7 @@ async fn words(world: &dyn World, id: ItemId) -> Vec<OutcomeKind> {
     timeline.into_iter().map(|line| line.outcome).collect()
 }
 
-async fn an_item_goes_when_its_retention_is_past_and_not_at_its_end(world: &dyn World) {
+async fn an_item_is_pruned_after_the_end_of_its_retention_but_not_at_it(world: &dyn World) {
     let done = world.item_by(&fresh("holder"), State::Done).await;
     let dead = world.item_by(&fresh("holder"), State::Dead).await;
     let end = at(1).after(HOUR);
@@ -112,7 +112,7 @@ async fn an_item_goes_when_its_retention_is_past_and_not_at_its_end(world: &dyn 
     assert_eq!(prune_at(world, end.after(TICK)).await, (0, 0));
 }
 
-async fn done_and_dead_have_retentions_of_their_own(world: &dyn World) {
+async fn done_and_dead_items_have_separate_retentions(world: &dyn World) {
     for state in [State::Done, State::Dead] {
         let id = world.item_by(&fresh("holder"), state).await;
         let (own, other) = (Duration::from_secs(10), HOUR * 24);
@@ -129,7 +129,7 @@ async fn done_and_dead_have_retentions_of_their_own(world: &dyn World) {
     }
 }
 
-async fn what_is_pending_or_claimed_is_never_pruned(world: &dyn World) {
+async fn an_open_item_is_never_pruned(world: &dyn World) {
     let ids = world.add(4).await;
     let (first, second) = (fresh("holder"), fresh("holder"));
     // One item waits after a failure, one was never claimed, one is held, and one has lapsed.
@@ -153,7 +153,7 @@ async fn what_is_pending_or_claimed_is_never_pruned(world: &dyn World) {
     assert_eq!(all, ids, "each can still be claimed and settled");
 }
 
-async fn what_was_replayed_since_is_not_pruned(world: &dyn World) {
+async fn a_replayed_item_is_not_pruned(world: &dyn World) {
     for state in [State::Done, State::Dead] {
         let id = world.item_by(&fresh("holder"), state).await;
         assert_eq!(world.replay(id, at(2)).await, Guarded::Accepted(()));
@@ -174,8 +174,8 @@ async fn what_was_replayed_since_is_not_pruned(world: &dyn World) {
     }
 }
 
-/// The time of the last settle counts, even if it equals the time of the replay.
-async fn what_was_replayed_and_done_again_is_kept_from_then(world: &dyn World) {
+/// This holds even if the settle has the time of the replay.
+async fn the_retention_of_a_replayed_item_starts_at_its_last_settle(world: &dyn World) {
     let ids = world.add(2).await;
     assert_eq!(settle_all(world, &Outcome::Done, at(1)).await, ids);
     let again = at(1800);
@@ -183,7 +183,7 @@ async fn what_was_replayed_and_done_again_is_kept_from_then(world: &dyn World) {
     assert_eq!(
         settle_all(world, &Outcome::Done, again).await,
         [ids[0]],
-        "done anew"
+        "done again"
     );
     assert_eq!(prune_at(world, again.after(HOUR)).await, (1, 0));
     assert!(!exists(world, ids[1]).await, "its neighbour in the journal");
@@ -193,7 +193,7 @@ async fn what_was_replayed_and_done_again_is_kept_from_then(world: &dyn World) {
     assert!(!exists(world, ids[0]).await);
 }
 
-async fn what_was_pruned_is_not_found(world: &dyn World) {
+async fn a_pruned_item_is_not_found(world: &dyn World) {
     let holder = fresh("holder");
     let id = world.item_by(&holder, State::Dead).await;
     // The journal row is kept for longer than the item.
@@ -209,7 +209,7 @@ async fn what_was_pruned_is_not_found(world: &dyn World) {
     }
     assert!(!exists(world, id).await);
     let next = world.add(1).await[0];
-    assert_ne!(next, id, "an id is never given twice");
+    assert_ne!(next, id, "an id is never used twice");
     assert_eq!(world.drain("worker", now).await, [next]);
 }
 
@@ -230,7 +230,7 @@ async fn a_dedupe_key_is_free_again_after_a_prune(world: &dyn World) {
     assert_ne!(second.id(), first);
 }
 
-async fn counts_stay_true_over_a_prune(world: &dyn World) {
+async fn counts_are_correct_after_a_prune(world: &dyn World) {
     let ids = world.add(10).await;
     let holder = token("holder", 1);
     world.claim(&holder, 8, T0).await;
@@ -246,7 +246,7 @@ async fn counts_stay_true_over_a_prune(world: &dyn World) {
     let counts = world.operate().count(Some(late)).await.expect("count");
     let places = (counts.pending(), counts.claimed, counts.done, counts.dead);
     assert_eq!(places, (2, 2, 1, 0));
-    // The item with the last id is pruned as well; later items must still get new numbers.
+    // The item with the last id is pruned, too; later items must still get new ids.
     world.reap_at(late).await;
     settle_all(world, &Outcome::Done, late).await;
     let far = late.after(HOUR * 2);
@@ -259,7 +259,7 @@ async fn counts_stay_true_over_a_prune(world: &dyn World) {
     assert_eq!((counts.pending(), counts.done, counts.dead), (0, 3, 0));
 }
 
-async fn a_round_keeps_to_its_limit_and_says_if_there_is_more(world: &dyn World) {
+async fn a_prune_respects_its_limit_and_reports_whether_more_is_left(world: &dyn World) {
     for state in [State::Done, State::Dead] {
         for _ in 0..5 {
             world.item_by(&fresh("holder"), state).await;
@@ -287,7 +287,7 @@ async fn a_round_keeps_to_its_limit_and_says_if_there_is_more(world: &dyn World)
 
 /// All items were settled at once, so one journal row names them; then each of them is kept or
 /// pruned on its own.
-async fn a_journal_row_stays_for_those_of_its_items_that_are_kept(world: &dyn World) {
+async fn a_journal_row_stays_while_one_of_its_items_is_kept(world: &dyn World) {
     let ids = world.add(4).await;
     assert_eq!(settle_all(world, &Outcome::Done, at(1)).await, ids);
     for id in &ids[1..3] {
@@ -316,7 +316,7 @@ async fn a_journal_row_stays_for_those_of_its_items_that_are_kept(world: &dyn Wo
     assert!(world.operate().find(&ids).await.expect("find").is_empty());
 }
 
-async fn the_journal_goes_back_as_far_as_the_longer_retention(world: &dyn World) {
+async fn the_journal_is_kept_for_the_longer_retention(world: &dyn World) {
     let id = world.add(1).await[0];
     for (second, outcome) in [(1, retry(0)), (2, Outcome::RELEASE), (3, retry(0))] {
         settle_all(world, &outcome, at(second)).await;
@@ -331,7 +331,7 @@ async fn the_journal_goes_back_as_far_as_the_longer_retention(world: &dyn World)
     assert_eq!(words(world, id).await, all[2..]);
     prune_at(world, at(4).after(HOUR)).await;
     assert!(words(world, id).await.is_empty());
-    assert_eq!(world.counters(id).await.attempts, 3, "it stays as it was");
+    assert_eq!(world.counters(id).await.attempts, 3, "the counters stay");
     assert_eq!(settle_all(world, &Outcome::Done, at(4)).await, [id]);
 }
 

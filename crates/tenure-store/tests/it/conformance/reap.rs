@@ -15,15 +15,15 @@ on_every_store!(
     a_claim_reaps_as_soon_as_the_term_is_over,
     live_leases_are_left_alone,
     a_reap_is_bounded_and_takes_the_oldest_first,
-    reapers_at_the_same_time_end_each_lease_once,
-    reaping_nothing_changes_nothing,
-    only_what_is_still_held_lapses,
-    each_lapse_waits_as_the_policy_says,
-    the_crash_budget_ends_in_dead,
-    what_lapsed_twice_is_claimed_alone,
-    only_a_replay_ends_loneliness,
-    a_poison_item_dies_alone,
-    a_worker_that_was_reaped_settles_in_vain,
+    concurrent_reapers_end_each_lease_once,
+    a_reap_that_ends_nothing_changes_nothing,
+    only_items_that_are_still_held_lapse,
+    each_lapse_delays_the_item_as_the_policy_says,
+    an_item_with_more_crashes_than_allowed_is_dead,
+    an_item_that_lapsed_twice_is_claimed_alone,
+    a_poison_item_is_claimed_alone_until_its_replay,
+    a_poison_item_dies_and_the_others_become_done,
+    a_settle_after_a_reap_is_refused,
 );
 
 /// Proves: S1-023, S1-025, S1-027, S1-029, S1-042, S4-006, S4-019, S4-020, S4-021, S4-022, S4-024
@@ -35,7 +35,7 @@ async fn a_lapsed_item_is_pending_again(world: &dyn World) {
     let policy = LapsePolicy::new(3, vec![Duration::from_secs(7)]).unwrap();
     let reaped = world.reap(Reap::new(10, policy).at(at(42))).await;
     let found: Vec<ItemId> = reaped.iter().map(|item| item.id).collect();
-    assert_eq!(found, ids, "it answers with what it ended, in order");
+    assert_eq!(found, ids, "the reaped items, in order");
     for item in reaped {
         assert_eq!(item.holder, holder.holder());
         assert_eq!(item.fence, held.lease.fence);
@@ -119,7 +119,7 @@ async fn a_reap_is_bounded_and_takes_the_oldest_first(world: &dyn World) {
 }
 
 /// Proves: S4-052
-async fn reapers_at_the_same_time_end_each_lease_once(world: &dyn World) {
+async fn concurrent_reapers_end_each_lease_once(world: &dyn World) {
     let ids = world.add(12).await;
     for n in 0..6 {
         world.claim(&token("holder", n), 2, T0).await;
@@ -139,7 +139,7 @@ async fn reapers_at_the_same_time_end_each_lease_once(world: &dyn World) {
     }
 }
 
-async fn reaping_nothing_changes_nothing(world: &dyn World) {
+async fn a_reap_that_ends_nothing_changes_nothing(world: &dyn World) {
     world.item_in(State::Done).await;
     world.item_in_fresh_lease().await;
     world.add(1).await;
@@ -154,7 +154,7 @@ async fn reaping_nothing_changes_nothing(world: &dyn World) {
     assert_eq!(world.dump().await, before);
 }
 
-async fn only_what_is_still_held_lapses(world: &dyn World) {
+async fn only_items_that_are_still_held_lapse(world: &dyn World) {
     let ids = world.add(3).await;
     let holder = token("holder", 1);
     world.claim(&holder, 3, T0).await;
@@ -174,14 +174,14 @@ async fn lapse(
     now: tenure_core::Timestamp,
 ) -> tenure_core::store::Reaped {
     let id = world.drain("victim", now).await;
-    assert_eq!(id.len(), 1, "one item was to be claimed");
+    assert_eq!(id.len(), 1, "one item can be claimed");
     let past = now.after(TERM).after(TICK);
     let mut reaped = world.reap(Reap::new(10, policy.clone()).at(past)).await;
     assert_eq!(reaped.len(), 1);
     reaped.remove(0)
 }
 
-async fn each_lapse_waits_as_the_policy_says(world: &dyn World) {
+async fn each_lapse_delays_the_item_as_the_policy_says(world: &dyn World) {
     world.add(1).await;
     let delays = [1, 20, 300].map(Duration::from_secs);
     let policy = LapsePolicy::new(4, delays.to_vec()).unwrap();
@@ -197,7 +197,7 @@ async fn each_lapse_waits_as_the_policy_says(world: &dyn World) {
 }
 
 /// Proves: S4-007, S4-027, S4-028, S4-030, S4-031, S4-041, S4-042, S4-043
-async fn the_crash_budget_ends_in_dead(world: &dyn World) {
+async fn an_item_with_more_crashes_than_allowed_is_dead(world: &dyn World) {
     let id = world.add(1).await[0];
     let policy = LapsePolicy::new(3, vec![Duration::ZERO]).unwrap();
     for n in 1..=3 {
@@ -225,7 +225,7 @@ async fn the_crash_budget_ends_in_dead(world: &dyn World) {
     assert_eq!(record.counters, expected);
 }
 
-async fn what_lapsed_twice_is_claimed_alone(world: &dyn World) {
+async fn an_item_that_lapsed_twice_is_claimed_alone(world: &dyn World) {
     let ids = world.add(3).await;
     for n in 1..=2 {
         assert_eq!(
@@ -240,11 +240,7 @@ async fn what_lapsed_twice_is_claimed_alone(world: &dyn World) {
     }
     let new = world.add(1).await;
     let together = world.claim(&fresh("worker"), 10, at(300)).await;
-    assert_eq!(
-        together.ids(),
-        new,
-        "the three are not given out with others"
-    );
+    assert_eq!(together.ids(), new, "the three are not claimed with others");
     let mut alone = Vec::new();
     for _ in 0..3 {
         let mut claim = ask(&fresh("worker"), 10, at(300)).alone();
@@ -260,7 +256,7 @@ async fn what_lapsed_twice_is_claimed_alone(world: &dyn World) {
     assert!(world.try_claim(none).await.is_none());
 }
 
-async fn only_a_replay_ends_loneliness(world: &dyn World) {
+async fn a_poison_item_is_claimed_alone_until_its_replay(world: &dyn World) {
     let id = world.add(1).await[0];
     for n in 1..=2 {
         lapse(world, &at_once(), at(100 * n)).await;
@@ -294,7 +290,7 @@ async fn only_a_replay_ends_loneliness(world: &dyn World) {
 /// items must become done, and the poison item dead.
 ///
 /// Proves: S4-041, S4-057, S4-058
-async fn a_poison_item_dies_alone(world: &dyn World) {
+async fn a_poison_item_dies_and_the_others_become_done(world: &dyn World) {
     let ids = world.add(10).await;
     let poison = ids[4];
     let policy = LapsePolicy::new(3, vec![Duration::ZERO]).unwrap();
@@ -326,7 +322,7 @@ async fn a_poison_item_dies_alone(world: &dyn World) {
 }
 
 /// Proves: S1-022, S1-023, S4-048, S4-054, S4-055
-async fn a_worker_that_was_reaped_settles_in_vain(world: &dyn World) {
+async fn a_settle_after_a_reap_is_refused(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let (old, new) = (token("holder", 1), token("other", 1));
     assert_eq!(world.reap_at(at(31)).await.len(), 1);

@@ -10,14 +10,14 @@ use crate::world::{T0, TERM, TICK, World, at, token};
 on_every_store!(
     a_renewal_moves_the_end_and_nothing_else,
     a_renewal_never_shortens_a_lease,
-    a_lease_is_renewed_up_to_its_end_and_not_at_it,
+    a_lease_can_be_renewed_before_its_end_but_not_at_it,
     a_renewed_lease_outlives_its_first_term,
-    many_leases_are_renewed_at_once,
-    a_renewal_tells_what_is_still_held,
-    a_renewal_tells_what_was_buried,
+    one_call_renews_many_leases,
+    a_renewal_returns_the_items_that_are_still_held,
+    a_renewal_omits_buried_items,
     a_renewal_may_be_repeated,
-    a_lease_with_nothing_left_is_not_renewed,
-    renewing_nothing_answers_nothing,
+    a_lease_without_items_is_not_renewed,
+    a_renewal_of_no_leases_returns_nothing,
 );
 
 /// Proves: S1-017
@@ -59,7 +59,7 @@ async fn a_renewal_never_shortens_a_lease(world: &dyn World) {
 }
 
 /// A lease is live while `now < until`; when both are equal, it has lapsed.
-async fn a_lease_is_renewed_up_to_its_end_and_not_at_it(world: &dyn World) {
+async fn a_lease_can_be_renewed_before_its_end_but_not_at_it(world: &dyn World) {
     world.item_in(State::Claimed).await;
     let holder = token("holder", 1);
     let end = T0.after(TERM);
@@ -90,7 +90,7 @@ async fn a_renewed_lease_outlives_its_first_term(world: &dyn World) {
     assert!(!settled.late);
 }
 
-async fn many_leases_are_renewed_at_once(world: &dyn World) {
+async fn one_call_renews_many_leases(world: &dyn World) {
     let ids = world.add(3).await;
     let (first, second, third) = (token("a", 1), token("b", 1), token("c", 1));
     world.claim(&first, 1, T0).await;
@@ -116,7 +116,7 @@ async fn many_leases_are_renewed_at_once(world: &dyn World) {
     assert!(answers[3].1.is_accepted());
 }
 
-async fn a_renewal_tells_what_is_still_held(world: &dyn World) {
+async fn a_renewal_returns_the_items_that_are_still_held(world: &dyn World) {
     let ids = world.add(3).await;
     let holder = token("holder", 1);
     world.claim(&holder, 3, T0).await;
@@ -130,7 +130,7 @@ async fn a_renewal_tells_what_is_still_held(world: &dyn World) {
     assert_eq!(renewed.ids, [ids[0], ids[2]]);
 }
 
-async fn a_renewal_tells_what_was_buried(world: &dyn World) {
+async fn a_renewal_omits_buried_items(world: &dyn World) {
     let ids = world.add(2).await;
     let holder = token("holder", 1);
     world.claim(&holder, 2, T0).await;
@@ -157,7 +157,7 @@ async fn a_renewal_may_be_repeated(world: &dyn World) {
     assert_eq!(world.dump().await, before);
 }
 
-async fn a_lease_with_nothing_left_is_not_renewed(world: &dyn World) {
+async fn a_lease_without_items_is_not_renewed(world: &dyn World) {
     for state in [State::Done, State::Dead] {
         let id = world.item_in(state).await;
         let before = world.dump().await;
@@ -167,7 +167,7 @@ async fn a_lease_with_nothing_left_is_not_renewed(world: &dyn World) {
     }
 }
 
-async fn renewing_nothing_answers_nothing(world: &dyn World) {
+async fn a_renewal_of_no_leases_returns_nothing(world: &dyn World) {
     world.item_in(State::Claimed).await;
     let before = world.dump().await;
     let renew = Renew::new(Vec::new(), Term::STANDARD).at(at(1));

@@ -10,32 +10,32 @@ use tenure_core::{
 use crate::world::{T0, TERM, TICK, World, ask, at, at_once, dead, every_outcome, retry, token};
 
 on_every_store!(
-    done_is_published,
-    retry_puts_it_back_and_counts_a_failure,
-    dead_is_the_end,
-    release_costs_nothing_but_an_attempt,
-    a_release_can_hold_back,
-    a_delay_that_no_calendar_holds_is_cut,
-    what_is_not_named_stays_held,
-    the_rest_is_done_if_told_so,
-    the_rest_is_given_back_if_told_so,
-    one_settle_says_different_things,
-    the_answers_come_in_the_order_named,
-    a_late_settle_is_accepted_and_told,
+    done_ends_the_lease_and_records_the_time,
+    a_retry_makes_the_item_pending_and_counts_a_failure,
+    a_dead_item_stays_dead,
+    a_release_counts_only_an_attempt,
+    a_release_can_delay_the_item,
+    a_delay_that_is_too_long_for_a_timestamp_is_cut,
+    items_that_a_settle_does_not_name_stay_held,
+    rest_done_settles_the_other_items_as_done,
+    rest_release_releases_the_other_items,
+    one_settle_can_have_several_outcomes,
+    the_answers_come_in_the_order_of_the_request,
+    a_late_settle_is_accepted_and_reported_as_late,
     a_strict_settle_is_refused_at_the_end_of_the_term,
     an_item_named_twice_is_an_error,
     an_unknown_item_is_not_found,
-    errors_are_cut_and_can_be_kept,
-    a_repeat_is_answered_as_the_first_time,
-    a_repeat_with_another_word_is_refused,
-    a_repeat_beside_something_new_is_told_apart,
+    a_long_error_is_cut_and_its_nul_characters_are_replaced,
+    a_repeated_settle_gets_the_first_answer,
+    a_repeat_with_another_outcome_is_refused,
+    a_repeat_may_settle_further_items,
     settle_and_claim_does_both,
     retries_end_as_the_policy_says,
     a_settle_that_names_nothing_changes_nothing,
 );
 
 /// Proves: S1-016, S4-005, S4-017, S4-018
-async fn done_is_published(world: &dyn World) {
+async fn done_ends_the_lease_and_records_the_time(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let settle = Settle::new(token("holder", 1)).done([id]).at(at(3));
     let settlement = world.settle(settle).await;
@@ -48,12 +48,12 @@ async fn done_is_published(world: &dyn World) {
     assert_eq!(
         record.counters,
         Counters::default(),
-        "success costs nothing"
+        "done changes no counter"
     );
 }
 
 /// Proves: S4-006, S4-019, S4-020, S4-021, S4-022, S4-023, S4-024, S4-025, S4-040
-async fn retry_puts_it_back_and_counts_a_failure(world: &dyn World) {
+async fn a_retry_makes_the_item_pending_and_counts_a_failure(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let answer = world
         .settle_one(&token("holder", 1), id, retry(60), at(3))
@@ -74,7 +74,7 @@ async fn retry_puts_it_back_and_counts_a_failure(world: &dyn World) {
 }
 
 /// Proves: S4-007, S4-027, S4-028, S4-029, S4-030, S4-031, S4-043, S4-044, S4-045
-async fn dead_is_the_end(world: &dyn World) {
+async fn a_dead_item_stays_dead(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let answer = world
         .settle_one(&token("holder", 1), id, dead(), at(3))
@@ -102,7 +102,7 @@ async fn dead_is_the_end(world: &dyn World) {
 /// make an item dead.
 ///
 /// Proves: S4-019, S4-020, S4-021, S4-024, S4-025
-async fn release_costs_nothing_but_an_attempt(world: &dyn World) {
+async fn a_release_counts_only_an_attempt(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let kept = world
         .settle_one(&token("holder", 1), id, retry(1), at(1))
@@ -115,22 +115,14 @@ async fn release_costs_nothing_but_an_attempt(world: &dyn World) {
     let record = world.record(id).await;
     assert_eq!(record.state, State::Pending);
     assert_eq!(record.hold, None);
-    assert_eq!(
-        record.last_error.as_deref(),
-        Some("503"),
-        "nothing went wrong"
-    );
-    assert_eq!(
-        record.available_at,
-        Some(at(2)),
-        "its place in line is kept"
-    );
+    assert_eq!(record.last_error.as_deref(), Some("503"), "the error stays");
+    assert_eq!(record.available_at, Some(at(2)), "its due time stays");
     assert_eq!(record.counters.attempts, 2);
     assert_eq!((record.counters.failures, record.counters.crashes), (1, 0));
     assert_eq!(world.claim(&token("other", 1), 1, at(3)).await.ids(), [id]);
 }
 
-async fn a_release_can_hold_back(world: &dyn World) {
+async fn a_release_can_delay_the_item(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let snooze = Outcome::Release {
         after: Duration::from_mins(1),
@@ -145,7 +137,7 @@ async fn a_release_can_hold_back(world: &dyn World) {
     assert_eq!(world.claim(&token("other", 2), 1, at(63)).await.ids(), [id]);
 }
 
-async fn a_delay_that_no_calendar_holds_is_cut(world: &dyn World) {
+async fn a_delay_that_is_too_long_for_a_timestamp_is_cut(world: &dyn World) {
     let retry = Outcome::Retry {
         after: Duration::MAX,
         error: "not in our time".into(),
@@ -165,7 +157,7 @@ async fn a_delay_that_no_calendar_holds_is_cut(world: &dyn World) {
     }
 }
 
-async fn what_is_not_named_stays_held(world: &dyn World) {
+async fn items_that_a_settle_does_not_name_stay_held(world: &dyn World) {
     let ids = world.add(3).await;
     let holder = token("holder", 1);
     world.claim(&holder, 3, T0).await;
@@ -186,7 +178,7 @@ async fn what_is_not_named_stays_held(world: &dyn World) {
     assert_eq!(settlement.refused().count(), 0);
 }
 
-async fn the_rest_is_done_if_told_so(world: &dyn World) {
+async fn rest_done_settles_the_other_items_as_done(world: &dyn World) {
     let ids = world.add(4).await;
     let holder = token("holder", 1);
     world.claim(&holder, 3, T0).await;
@@ -206,7 +198,7 @@ async fn the_rest_is_done_if_told_so(world: &dyn World) {
     );
 }
 
-async fn the_rest_is_given_back_if_told_so(world: &dyn World) {
+async fn rest_release_releases_the_other_items(world: &dyn World) {
     let ids = world.add(3).await;
     let holder = token("holder", 1);
     world.claim(&holder, 3, T0).await;
@@ -222,7 +214,7 @@ async fn the_rest_is_given_back_if_told_so(world: &dyn World) {
 }
 
 /// Proves: S4-056
-async fn one_settle_says_different_things(world: &dyn World) {
+async fn one_settle_can_have_several_outcomes(world: &dyn World) {
     let ids = world.add(4).await;
     let holder = token("holder", 1);
     world.claim(&holder, 4, T0).await;
@@ -242,7 +234,7 @@ async fn one_settle_says_different_things(world: &dyn World) {
     assert_eq!(world.drain("other", at(5)).await, [ids[3]]);
 }
 
-async fn the_answers_come_in_the_order_named(world: &dyn World) {
+async fn the_answers_come_in_the_order_of_the_request(world: &dyn World) {
     let ids = world.add(3).await;
     let holder = token("holder", 1);
     world.claim(&holder, 2, T0).await;
@@ -260,7 +252,7 @@ async fn the_answers_come_in_the_order_named(world: &dyn World) {
 }
 
 /// The lease still exists, so no other worker got the item, and the settle is accepted.
-async fn a_late_settle_is_accepted_and_told(world: &dyn World) {
+async fn a_late_settle_is_accepted_and_reported_as_late(world: &dyn World) {
     for (late_by, is_late) in [
         (None, false),
         (Some(Duration::ZERO), true),
@@ -326,7 +318,7 @@ async fn an_unknown_item_is_not_found(world: &dyn World) {
     assert_eq!(world.dump().await, before);
 }
 
-async fn errors_are_cut_and_can_be_kept(world: &dyn World) {
+async fn a_long_error_is_cut_and_its_nul_characters_are_replaced(world: &dyn World) {
     let long = "ß\0ü€😀".repeat(400);
     let kept: String = long
         .chars()
@@ -356,7 +348,7 @@ async fn errors_are_cut_and_can_be_kept(world: &dyn World) {
 }
 
 /// Proves: S4-054, S4-055
-async fn a_repeat_is_answered_as_the_first_time(world: &dyn World) {
+async fn a_repeated_settle_gets_the_first_answer(world: &dyn World) {
     for outcome in every_outcome() {
         let (holder, id) = world.item_in_fresh_lease().await;
         let settle = Settle::new(holder).item(id, outcome.clone()).at(at(1));
@@ -372,7 +364,7 @@ async fn a_repeat_is_answered_as_the_first_time(world: &dyn World) {
     }
 }
 
-async fn a_repeat_with_another_word_is_refused(world: &dyn World) {
+async fn a_repeat_with_another_outcome_is_refused(world: &dyn World) {
     for first in every_outcome() {
         let (holder, id) = world.item_in_fresh_lease().await;
         let kept = world.settle_one(&holder, id, first.clone(), at(1)).await;
@@ -398,7 +390,7 @@ async fn a_repeat_with_another_word_is_refused(world: &dyn World) {
 }
 
 /// The answer to the first settle was lost, and the repeat also settles additional items.
-async fn a_repeat_beside_something_new_is_told_apart(world: &dyn World) {
+async fn a_repeat_may_settle_further_items(world: &dyn World) {
     let ids = world.add(3).await;
     let holder = token("holder", 1);
     world.claim(&holder, 3, T0).await;

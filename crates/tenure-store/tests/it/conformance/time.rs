@@ -8,14 +8,14 @@ use tenure_core::{Guarded, LapsePolicy, State, Term, Timestamp};
 use crate::world::{T0, TERM, TICK, World, ask, at, at_once, fresh, token};
 
 on_every_store!(
-    without_a_given_moment_the_stores_clock_judges,
-    every_moment_is_kept_to_the_microsecond,
-    a_clock_that_steps_back_shortens_no_lease,
+    without_a_given_time_the_clock_of_the_store_decides,
+    times_are_exact_to_the_microsecond,
+    a_clock_that_steps_back_does_not_shorten_a_lease,
     the_longest_and_the_shortest_term_are_kept,
 );
 
 /// Proves: S1-002, S4-013
-async fn without_a_given_moment_the_stores_clock_judges(world: &dyn World) {
+async fn without_a_given_time_the_clock_of_the_store_decides(world: &dyn World) {
     let written_at = world
         .record(world.add_ranked(&[0]).await[0])
         .await
@@ -43,7 +43,7 @@ async fn without_a_given_moment_the_stores_clock_judges(world: &dyn World) {
     assert!(done_at >= lease.claimed_at && done_at < T0);
 }
 
-async fn every_moment_is_kept_to_the_microsecond(world: &dyn World) {
+async fn times_are_exact_to_the_microsecond(world: &dyn World) {
     let id = world.add(1).await[0];
     let odd = Timestamp::from_micros(T0.as_micros() + 123_456_789);
     let term = Term::new(Duration::from_millis(1_001)).unwrap();
@@ -79,7 +79,7 @@ async fn every_moment_is_kept_to_the_microsecond(world: &dyn World) {
 }
 
 /// Proves: S1-057
-async fn a_clock_that_steps_back_shortens_no_lease(world: &dyn World) {
+async fn a_clock_that_steps_back_does_not_shorten_a_lease(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let holder = token("holder", 1);
     assert!(world.renew(&holder, at(10)).await.is_accepted());

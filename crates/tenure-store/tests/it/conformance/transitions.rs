@@ -8,10 +8,10 @@ use crate::world::{World, ask, at, at_once, dead, every_outcome, fresh, retry, t
 
 on_every_store!(
     the_six_transitions_happen,
-    nothing_leads_from_pending_but_a_claim,
-    nothing_leads_from_claimed_to_claimed,
-    nothing_leads_from_done_but_a_replay,
-    nothing_leads_from_dead_but_a_replay,
+    only_a_claim_leads_from_pending,
+    no_operation_leads_from_claimed_to_claimed,
+    only_a_replay_leads_from_done,
+    only_a_replay_leads_from_dead,
     a_pending_item_is_buried_through_a_claim,
     a_lapsed_item_is_pending_before_it_is_claimed_again,
 );
@@ -60,7 +60,7 @@ async fn settle_in_vain(world: &dyn World, id: ItemId, why: Refusal, said: Optio
 /// Tests three transitions: from pending to pending, to done and to dead.
 ///
 /// Proves: S4-010
-async fn nothing_leads_from_pending_but_a_claim(world: &dyn World) {
+async fn only_a_claim_leads_from_pending(world: &dyn World) {
     let id = world.item_in(State::Pending).await;
     let before = world.dump().await;
     settle_in_vain(world, id, Refusal::NotClaimed, None).await;
@@ -78,7 +78,7 @@ async fn nothing_leads_from_pending_but_a_claim(world: &dyn World) {
 /// token, or with a reap; and by a replay.
 ///
 /// Proves: S4-010, S4-036
-async fn nothing_leads_from_claimed_to_claimed(world: &dyn World) {
+async fn no_operation_leads_from_claimed_to_claimed(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let before = world.dump().await;
     for claim in [
@@ -104,7 +104,7 @@ async fn nothing_leads_from_claimed_to_claimed(world: &dyn World) {
 /// Tests three transitions: from done to claimed, to done and to dead.
 ///
 /// Proves: S4-010, S4-044, S4-045
-async fn nothing_leads_from_done_but_a_replay(world: &dyn World) {
+async fn only_a_replay_leads_from_done(world: &dyn World) {
     let id = world.item_in(State::Done).await;
     let before = world.dump().await;
     nothing_moves(world, id, OutcomeKind::Done).await;
@@ -117,7 +117,7 @@ async fn nothing_leads_from_done_but_a_replay(world: &dyn World) {
 /// Tests three transitions: from dead to claimed, to done and to dead.
 ///
 /// Proves: S4-010, S4-029, S4-044, S4-045
-async fn nothing_leads_from_dead_but_a_replay(world: &dyn World) {
+async fn only_a_replay_leads_from_dead(world: &dyn World) {
     let id = world.item_in(State::Dead).await;
     let before = world.dump().await;
     nothing_moves(world, id, OutcomeKind::Dead).await;
@@ -152,7 +152,7 @@ async fn a_pending_item_is_buried_through_a_claim(world: &dyn World) {
     assert_eq!(world.bury(id, 1, at(2)).await, Guarded::Accepted(()));
     let record = world.record(id).await;
     assert_eq!((record.state, record.dead_at), (State::Dead, Some(at(2))));
-    assert_eq!(record.counters.attempts, 1, "it was with a holder");
+    assert_eq!(record.counters.attempts, 1, "the bury is an attempt");
     if world.outbox().is_some() {
         let timeline = world.operate().timeline(id).await.expect("timeline");
         assert_eq!(timeline.len(), 1);

@@ -12,30 +12,30 @@ use super::keys::{add_keyed, add_run, enqueue, keyed, ranked};
 use crate::world::{T0, World, ask, at, at_once, dead, fresh, retry, token};
 
 on_every_queue!(
-    law_1_whatever_is_held_of_a_key_is_held_by_one_lease,
+    law_1_one_lease_holds_all_held_items_of_a_key,
     law_7_in_a_key_items_are_settled_in_order,
     only_the_head_of_a_key_is_claimed,
-    a_key_goes_across_queues_and_priorities,
-    a_run_is_claimed_behind_its_head,
-    a_claim_with_runs_that_is_not_full_leaves_nothing,
-    runs_fill_what_the_unkeyed_leave_of_the_limit,
-    a_run_stops_before_what_is_not_due,
+    a_key_spans_queues_and_priorities,
+    a_claim_takes_a_run_with_its_head,
+    a_claim_with_runs_that_is_not_full_leaves_no_item,
+    runs_fill_the_limit_after_items_without_a_key,
+    a_run_stops_before_an_item_that_is_not_due,
     a_run_stays_in_its_lane,
-    a_run_stops_before_what_was_replayed,
-    a_head_that_was_tried_before_leads_nobody,
-    a_lonely_head_leads_nobody,
-    what_is_said_out_of_turn_is_refused,
-    what_is_left_of_a_run_goes_back_behind_its_head,
-    what_is_said_behind_a_head_that_goes_back_is_refused,
+    a_run_stops_before_a_replayed_item,
+    a_head_that_was_claimed_before_is_claimed_without_a_run,
+    a_poison_head_is_claimed_without_a_run,
+    an_outcome_out_of_turn_is_refused,
+    the_rest_of_a_run_returns_to_the_backlog,
+    outcomes_behind_a_retried_head_are_refused,
     a_release_behind_the_head_is_never_refused,
-    what_follows_a_release_goes_back_with_it,
-    the_rest_of_a_run_is_settled_in_order_too,
-    a_head_that_waits_holds_back_its_key_alone,
+    items_behind_a_released_item_return_with_it,
+    rest_done_and_release_keep_the_order_of_a_run,
+    a_waiting_head_holds_back_only_its_own_key,
     a_dead_head_is_skipped,
-    a_dead_head_blocks_its_key_if_that_is_asked_for,
-    a_lapse_is_charged_to_the_first_of_a_run,
-    a_head_that_lapsed_once_too_often_makes_way,
-    a_head_that_lapsed_once_too_often_can_block,
+    a_dead_head_blocks_its_key_if_the_settle_asks_for_it,
+    a_lapse_of_a_run_counts_a_crash_of_its_first_item_only,
+    a_head_that_crashed_too_often_is_skipped,
+    a_head_that_crashed_too_often_can_block_its_key,
     a_repeated_settle_of_a_run_gives_the_same_answer,
 );
 
@@ -43,7 +43,7 @@ on_every_queue!(
 /// options are.
 ///
 /// Proves: S3-001, S3-007, S4-039, S4-051
-async fn law_1_whatever_is_held_of_a_key_is_held_by_one_lease(world: &dyn World) {
+async fn law_1_one_lease_holds_all_held_items_of_a_key(world: &dyn World) {
     let ids = add_keyed(world, &["a", "b", "a", "b", "a", "b", "a"]).await;
     let holder = fresh("worker");
     // The claim takes a run of two items of each key. The loop settles only the first item of each
@@ -148,7 +148,7 @@ async fn only_the_head_of_a_key_is_claimed(world: &dyn World) {
     );
 }
 
-async fn a_key_goes_across_queues_and_priorities(world: &dyn World) {
+async fn a_key_spans_queues_and_priorities(world: &dyn World) {
     let outbox = world.outbox().expect("the queue layout");
     let mail = tenure_core::QueueName::new("mail").expect("a queue's name");
     outbox.add_queue(&mail, None).await.expect("add a queue");
@@ -168,7 +168,11 @@ async fn a_key_goes_across_queues_and_priorities(world: &dyn World) {
         let queues = vec![mail.clone(), tenure_core::QueueName::default()];
         let claim = ask(&token("worker", n), 9, at(n)).queues(queues);
         let held = world.try_claim(claim).await.expect("a head");
-        assert_eq!(held.ids(), [id], "neither is more urgent than its turn");
+        assert_eq!(
+            held.ids(),
+            [id],
+            "priority does not change the order of a key"
+        );
         let answer = world
             .settle_one(&token("worker", n), id, Outcome::Done, at(n))
             .await;
@@ -176,7 +180,7 @@ async fn a_key_goes_across_queues_and_priorities(world: &dyn World) {
     }
 }
 
-async fn a_run_is_claimed_behind_its_head(world: &dyn World) {
+async fn a_claim_takes_a_run_with_its_head(world: &dyn World) {
     let ids = add_keyed(world, &["a", "b", "a", "b", "a", "b", "a", "b", "a"]).await;
     // A limit of 8 with at least 2 in parallel gives runs of 4.
     let held = world
@@ -197,7 +201,7 @@ async fn a_run_is_claimed_behind_its_head(world: &dyn World) {
 /// The claim considers as many items as its limit. It takes the items without a key; the heads and
 /// their runs share the rest of the limit, and the last run is cut to fit. The claim passes no
 /// time, because with its own clock the store may read fewer items.
-async fn a_claim_with_runs_that_is_not_full_leaves_nothing(world: &dyn World) {
+async fn a_claim_with_runs_that_is_not_full_leaves_no_item(world: &dyn World) {
     let keys: Vec<String> = (0..30).map(|nth| format!("k{}", nth % 10)).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let ids = add_keyed(world, &keys).await;
@@ -220,7 +224,7 @@ async fn a_claim_with_runs_that_is_not_full_leaves_nothing(world: &dyn World) {
     assert_eq!(sorted(taken), ids);
 }
 
-async fn runs_fill_what_the_unkeyed_leave_of_the_limit(world: &dyn World) {
+async fn runs_fill_the_limit_after_items_without_a_key(world: &dyn World) {
     let keyed = add_keyed(world, &["a", "b", "a", "b", "a", "b"]).await;
     let plain = world.add(2).await;
     let claim = ask(&fresh("worker"), 5, at(9)).min_parallel(2);
@@ -234,7 +238,7 @@ async fn runs_fill_what_the_unkeyed_leave_of_the_limit(world: &dyn World) {
     assert_eq!(sorted(held.ids()), more[..2]);
 }
 
-async fn a_run_stops_before_what_is_not_due(world: &dyn World) {
+async fn a_run_stops_before_an_item_that_is_not_due(world: &dyn World) {
     let events = [keyed("a"), keyed("a"), ranked("a", 3600), keyed("a")];
     let ids = enqueue(world, &events).await;
     // At this time, by the store's own clock, all events but the delayed one are due.
@@ -251,7 +255,7 @@ async fn a_run_stays_in_its_lane(world: &dyn World) {
     assert_eq!(claim_run(world, T0).await, ids[..2]);
 }
 
-async fn a_run_stops_before_what_was_replayed(world: &dyn World) {
+async fn a_run_stops_before_a_replayed_item(world: &dyn World) {
     let done = add_run(world, 1).await;
     world.tidy(T0).await;
     let ids = add_run(world, 2).await;
@@ -261,14 +265,14 @@ async fn a_run_stops_before_what_was_replayed(world: &dyn World) {
     assert_eq!(world.state(last[0]).await, State::Pending);
 }
 
-async fn a_head_that_was_tried_before_leads_nobody(world: &dyn World) {
+async fn a_head_that_was_claimed_before_is_claimed_without_a_run(world: &dyn World) {
     let ids = add_run(world, 3).await;
     world.claim(&token("worker", 1), 1, T0).await;
     assert_eq!(world.release(&token("worker", 1), T0).await, 1);
     assert_eq!(claim_run(world, at(1)).await, ids[..1]);
 }
 
-async fn a_lonely_head_leads_nobody(world: &dyn World) {
+async fn a_poison_head_is_claimed_without_a_run(world: &dyn World) {
     let ids = add_run(world, 3).await;
     for n in 1..=2 {
         world.claim(&token("worker", n), 1, at(n * 60)).await;
@@ -277,7 +281,7 @@ async fn a_lonely_head_leads_nobody(world: &dyn World) {
     assert_eq!(
         claim_run(world, at(300)).await,
         [],
-        "it is not for isolation"
+        "an ordinary claim does not take it"
     );
     let alone = ask(&fresh("worker"), 4, at(300)).min_parallel(1).alone();
     let held = world.try_claim(alone).await.expect("the head, alone");
@@ -294,7 +298,7 @@ async fn held_run(world: &dyn World, n: u32) -> (tenure_core::Token, Vec<ItemId>
 }
 
 /// Proves: S3-001
-async fn what_is_said_out_of_turn_is_refused(world: &dyn World) {
+async fn an_outcome_out_of_turn_is_refused(world: &dyn World) {
     let (holder, ids) = held_run(world, 3).await;
     let before = world.dump().await;
     for outcome in [Outcome::Done, dead(), retry(0)] {
@@ -314,14 +318,14 @@ async fn what_is_said_out_of_turn_is_refused(world: &dyn World) {
     );
 }
 
-async fn what_is_left_of_a_run_goes_back_behind_its_head(world: &dyn World) {
+async fn the_rest_of_a_run_returns_to_the_backlog(world: &dyn World) {
     for outcome in [retry(0), Outcome::RELEASE] {
         let (holder, ids) = held_run(world, 4).await;
         let settle = Settle::new(holder.clone()).done([ids[0]]);
         let settle = settle.item(ids[1], outcome.clone()).at(at(1));
         let answer = world.settle(settle).await;
         assert_eq!((answer.refused().count(), answer.rest), (0, 0));
-        assert!(!world.renew(&holder, at(1)).await.is_accepted(), "all went");
+        assert!(!world.renew(&holder, at(1)).await.is_accepted(), "gone");
         for id in &ids[2..] {
             let attempts = Counters {
                 attempts: 1,
@@ -338,7 +342,7 @@ async fn what_is_left_of_a_run_goes_back_behind_its_head(world: &dyn World) {
     }
 }
 
-async fn what_is_said_behind_a_head_that_goes_back_is_refused(world: &dyn World) {
+async fn outcomes_behind_a_retried_head_are_refused(world: &dyn World) {
     let (holder, ids) = held_run(world, 4).await;
     let settle = Settle::new(holder)
         .item(ids[0], retry(9))
@@ -353,14 +357,14 @@ async fn what_is_said_behind_a_head_that_goes_back_is_refused(world: &dyn World)
         let record = world.record(*id).await;
         assert_eq!(record.state, State::Pending);
         assert_eq!((record.counters.attempts, record.counters.failures), (1, 0));
-        assert_eq!(record.last_error, None, "what was refused was not noted");
+        assert_eq!(record.last_error, None, "a refused outcome leaves no error");
         assert!(record.available_at < Some(at(1)));
     }
     assert_eq!(claim_run(world, at(9)).await, []);
     assert_eq!(claim_run(world, at(10)).await, ids[..1]);
 }
 
-async fn what_follows_a_release_goes_back_with_it(world: &dyn World) {
+async fn items_behind_a_released_item_return_with_it(world: &dyn World) {
     let (holder, ids) = held_run(world, 4).await;
     let settle = Settle::new(holder.clone()).item(ids[1], Outcome::RELEASE);
     let answer = world.settle(settle.at(at(1))).await;
@@ -395,7 +399,7 @@ async fn a_release_behind_the_head_is_never_refused(world: &dyn World) {
     assert_eq!(claim_run(world, at(2)).await, ids[..1]);
 }
 
-async fn the_rest_of_a_run_is_settled_in_order_too(world: &dyn World) {
+async fn rest_done_and_release_keep_the_order_of_a_run(world: &dyn World) {
     let (holder, ids) = held_run(world, 3).await;
     let settle = Settle::new(holder).rest(Rest::Done).item(ids[1], retry(0));
     let answer = world.settle(settle.at(at(1))).await;
@@ -432,13 +436,13 @@ async fn held_run_of(world: &dyn World, key: &str, n: usize) -> (tenure_core::To
 }
 
 /// Proves: S3-063
-async fn a_head_that_waits_holds_back_its_key_alone(world: &dyn World) {
+async fn a_waiting_head_holds_back_only_its_own_key(world: &dyn World) {
     let ids = add_keyed(world, &["a", "a", "b"]).await;
     let delayed = enqueue(world, &[ranked("c", 3600), keyed("c")]).await;
     let holder = token("worker", 1);
     let now = world.record(delayed[1]).await.created_at;
     let held = world.claim(&holder, 9, now).await;
-    assert_eq!(sorted(held.ids()), [ids[0], ids[2]], "nothing of the third");
+    assert_eq!(sorted(held.ids()), [ids[0], ids[2]], "nothing of key c");
     let settle = Settle::new(holder).item(ids[0], retry(60)).done([ids[2]]);
     assert_eq!(world.settle(settle.at(T0)).await.refused().count(), 0);
     assert_eq!(claim_run(world, at(59)).await, delayed);
@@ -455,7 +459,7 @@ async fn a_dead_head_is_skipped(world: &dyn World) {
     assert_eq!(world.state(ids[2]).await, State::Claimed);
 }
 
-async fn a_dead_head_blocks_its_key_if_that_is_asked_for(world: &dyn World) {
+async fn a_dead_head_blocks_its_key_if_the_settle_asks_for_it(world: &dyn World) {
     let (holder, ids) = held_run(world, 3).await;
     let settle = Settle::new(holder)
         .item(ids[0], dead())
@@ -472,7 +476,7 @@ async fn a_dead_head_blocks_its_key_if_that_is_asked_for(world: &dyn World) {
 }
 
 /// The dead worker was working on the first item of the run only.
-async fn a_lapse_is_charged_to_the_first_of_a_run(world: &dyn World) {
+async fn a_lapse_of_a_run_counts_a_crash_of_its_first_item_only(world: &dyn World) {
     let (_, ids) = held_run(world, 3).await;
     let reaped = world.reap(Reap::new(9, at_once()).at(at(31))).await;
     let of: Vec<_> = reaped.iter().map(|item| (item.id, item.state)).collect();
@@ -511,18 +515,18 @@ async fn wear_out(world: &dyn World, on_dead: OnDead) -> Vec<ItemId> {
     ids
 }
 
-async fn a_head_that_lapsed_once_too_often_makes_way(world: &dyn World) {
+async fn a_head_that_crashed_too_often_is_skipped(world: &dyn World) {
     let ids = wear_out(world, OnDead::Skip).await;
     assert_eq!(claim_run(world, at(999)).await, ids[1..2]);
 }
 
-async fn a_head_that_lapsed_once_too_often_can_block(world: &dyn World) {
+async fn a_head_that_crashed_too_often_can_block_its_key(world: &dyn World) {
     let ids = wear_out(world, OnDead::Block).await;
     assert_eq!(claim_run(world, at(999)).await, []);
     assert_eq!(world.state(ids[1]).await, State::Pending);
 }
 
-/// A repeat gives accepted outcomes the same answer, and refuses the refused ones again.
+/// A repeat accepts the accepted outcomes again and refuses the refused ones again.
 async fn a_repeated_settle_of_a_run_gives_the_same_answer(world: &dyn World) {
     let (holder, ids) = held_run(world, 4).await;
     let settle = Settle::new(holder)

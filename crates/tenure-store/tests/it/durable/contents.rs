@@ -202,7 +202,7 @@ fn gathered(rows: impl Iterator<Item = Row>) -> BTreeMap<String, Contents> {
             ("waits", Some(offset), _) => contents.backlog.push(offset),
             ("processed", Some(first), Some(last)) => contents.processed.push((first, last)),
             ("failed", Some(first), Some(last)) => contents.failed.push((first, last)),
-            other => panic!("{other:?} is no row"),
+            other => panic!("{other:?} is not a row"),
         }
     }
     found

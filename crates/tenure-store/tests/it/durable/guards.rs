@@ -12,7 +12,7 @@ use super::tables::faults;
 use crate::faults::{Plant as _, Planted};
 use crate::world::{Operator, T0};
 
-/// A store, and a connection with its statements.
+/// A store, and another connection that can run its statements.
 struct Bench {
     store: PostgresStore,
     stranger: PgConnection,
@@ -71,7 +71,7 @@ impl Bench {
         );
         let call = sqlx::raw_sql(AssertSqlSafe(call)).fetch_all(&mut self.stranger);
         let rows = tokio::time::timeout(Duration::from_mins(1), call).await;
-        let rows = rows.expect("it waits for nobody").unwrap();
+        let rows = rows.expect("it does not wait").unwrap();
         if rows.is_empty() {
             Written::Nothing
         } else {
@@ -119,16 +119,13 @@ async fn write_to_the_next(bench: &mut Bench) -> Written {
     bench.operator().advance_watermark(2).await;
     bench.operator().process("A", 3).await;
     let next = bench.stands().await;
-    assert_eq!(
-        next.1, seen.1,
-        "the version alone would not tell them apart"
-    );
+    assert_eq!(next.1, seen.1, "only the number differs");
     bench.write(2, Some(seen)).await
 }
 
 /// Proves: S3-033, S3-046, S3-054, S3-072, S3-073
 #[tokio::test]
-async fn of_two_changes_that_were_decided_from_one_view_one_is_written() {
+async fn only_one_of_two_decisions_from_the_same_view_is_written() {
     let mut bench = Bench::new().await;
     let written = write_twice(&mut bench).await;
     assert_eq!(written, [Written::Change, Written::Nothing]);
@@ -137,7 +134,7 @@ async fn of_two_changes_that_were_decided_from_one_view_one_is_written() {
 
 /// Proves: S3-071
 #[tokio::test]
-async fn of_two_that_make_a_domain_one_does() {
+async fn only_one_of_two_creations_of_a_domain_is_written() {
     let mut bench = Bench::new().await;
     bench.operator().process("B", 1).await;
     assert_eq!(bench.write(i64::MIN, None).await, Written::Change);
@@ -150,7 +147,7 @@ async fn of_two_that_make_a_domain_one_does() {
 ///
 /// Proves: S3-030, S3-032
 #[tokio::test]
-async fn a_domain_is_made_only_under_the_watermark_that_was_seen() {
+async fn a_domain_is_created_only_if_the_watermark_has_not_moved() {
     let mut bench = Bench::new().await;
     assert_eq!(write_what_is_over(&mut bench).await, Written::Nothing);
     assert_eq!(bench.write(8, None).await, Written::Change);
@@ -159,7 +156,7 @@ async fn a_domain_is_made_only_under_the_watermark_that_was_seen() {
 
 /// Proves: S3-032
 #[tokio::test]
-async fn a_change_does_not_reach_a_domain_that_was_made_anew() {
+async fn a_decision_is_not_written_to_a_recreated_domain() {
     let mut bench = Bench::new().await;
     assert_eq!(write_to_the_next(&mut bench).await, Written::Nothing);
     let next = bench.stands().await;
@@ -169,7 +166,7 @@ async fn a_change_does_not_reach_a_domain_that_was_made_anew() {
 
 /// If a guard is removed, the outdated decision is written.
 #[tokio::test]
-async fn a_guard_that_is_missing_is_noticed() {
+async fn a_missing_guard_is_caught() {
     let without = |from, to| Planted {
         file: "work_lease_change",
         from,
@@ -194,7 +191,7 @@ async fn a_guard_that_is_missing_is_noticed() {
 
 /// While the watermark is being moved, a call neither waits nor creates the domain.
 #[tokio::test]
-async fn a_domain_is_not_made_while_the_watermark_moves() {
+async fn a_domain_is_not_created_while_the_watermark_moves() {
     let mut bench = Bench::new().await;
     bench.operator().process("B", 1).await;
     let mut mover = PgConnection::connect(&bench.database.url).await.unwrap();
@@ -218,7 +215,7 @@ async fn a_domain_that_is_being_changed_is_not_evicted() {
     let moved = tokio::time::timeout(Duration::from_mins(1), async {
         bench.operator().advance_watermark(2).await
     });
-    assert_eq!(moved.await.expect("it waits for nobody"), 2);
+    assert_eq!(moved.await.expect("it does not wait"), 2);
     assert_eq!(bench.stands().await, (1, 2));
     run(&mut writer, "commit").await;
     bench.operator().advance_watermark(2).await;

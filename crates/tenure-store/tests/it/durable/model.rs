@@ -275,7 +275,7 @@ async fn compare(place: &Place, script: &Script) -> Result<(), TestCaseError> {
         let expected = model.picture();
         let (picture, faults) = kept.picture(model.forgiven, now).await;
         if picture != expected {
-            return differ("what is kept", &expected, &picture);
+            return differ("the contents", &expected, &picture);
         }
         if !faults.is_empty() {
             return differ("the invariants", "none broken", &faults.join("\n"));
@@ -298,24 +298,24 @@ fn check(place: impl Future<Output = Place>, cases: u32) {
     };
     let run = |script: Script| runtime.block_on(compare(&place, &script));
     if let Err(error) = TestRunner::new(config).run(&script(), run) {
-        panic!("the store is not the model: {error}");
+        panic!("the store differs from the model: {error}");
     }
 }
 
 /// Proves: S3-001, S3-007, S3-008, S3-009, S3-010, S3-025, S3-026, S3-027, S3-028, S3-029
 #[test]
-fn memory_is_the_model() {
+fn memory_follows_the_model() {
     check(async { Place::memory() }, Extent::chosen().size(60, 300));
 }
 
 /// Proves: S3-021, S3-022, S3-023, S3-024, S3-025, S3-026, S3-027, S3-028, S3-029, S3-030, S3-031
 #[test]
-fn sqlite_is_the_model() {
+fn sqlite_follows_the_model() {
     check(Place::sqlite(), Extent::chosen().size(15, 60));
 }
 
 /// Proves: S3-021, S3-022, S3-023, S3-024, S3-025, S3-026, S3-027, S3-028, S3-029, S3-030, S3-031
 #[test]
-fn postgres_is_the_model() {
+fn postgres_follows_the_model() {
     check(Place::postgres(), Extent::chosen().size(8, 32));
 }

@@ -3,7 +3,7 @@
 //! leaves no domain stuck.
 //!
 //! To work on an offset, a process writes a row into the table `worked`, only while its token is
-//! current. So the receiver refuses a stale holder.
+//! current. So this receiver refuses a holder that was replaced.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -217,7 +217,7 @@ fn start(half: &str, url: &str) -> Process {
 
 /// A child process that works until the run is over or it is killed.
 #[tokio::test]
-async fn a_process_that_kicks() {
+async fn a_child_process_that_works() {
     let Some(url) = argument() else { return };
     let store = open(&url, 2).await;
     let seed = rand::random();
@@ -226,7 +226,7 @@ async fn a_process_that_kicks() {
 
 /// A child process that acquires ten domains, prints their tokens and then does nothing.
 #[tokio::test]
-async fn a_process_that_holds() {
+async fn a_child_process_that_holds_domains() {
     let Some(url) = argument() else { return };
     let store = open(&url, 1).await;
     let mut worker = Worker::new(store, "holder", rand::random());
@@ -261,9 +261,9 @@ async fn started() -> (testing::Database, Arc<PostgresStore>) {
 
 /// Proves: S3-010, S3-031
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_domains_of_a_killed_holder_go_on_and_its_late_answer_is_refused() {
+async fn the_domains_of_a_killed_holder_are_taken_over_and_its_late_answer_refused() {
     let (database, store) = started().await;
-    let mut holder = start("a_process_that_holds", &database.url);
+    let mut holder = start("a_child_process_that_holds_domains", &database.url);
     let tokens = tokens(&mut holder);
     assert_eq!(tokens.len(), 10);
     holder.kill();
@@ -287,7 +287,7 @@ async fn the_domains_of_a_killed_holder_go_on_and_its_late_answer_is_refused() {
     }
 }
 
-/// The order in which a domain's offsets were worked, with repeats.
+/// The order in which a domain's offsets were worked, without immediate repeats.
 async fn order_of_work(store: &PostgresStore, domain: &DomainName) -> Vec<i64> {
     let lines = "select log_offset from worked where domain = $1 order by line";
     let mut lines: Vec<i64> = sqlx::query_scalar(lines)
@@ -317,7 +317,7 @@ async fn many_domains_keep_their_order_while_processes_are_killed() {
         domains.push((named(&format!("domain-{n}")), offsets));
     }
     let mut processes: Vec<Process> = (0..4)
-        .map(|_| start("a_process_that_kicks", &database.url))
+        .map(|_| start("a_child_process_that_works", &database.url))
         .collect();
     let mut tasks = JoinSet::new();
     for (n, part) in domains.chunks(number_of_domains / 4).enumerate() {
@@ -340,7 +340,7 @@ async fn many_domains_keep_their_order_while_processes_are_killed() {
             Vec::<String>::new(),
             "seed {seed}"
         );
-        processes.push(start("a_process_that_kicks", &database.url));
+        processes.push(start("a_child_process_that_works", &database.url));
     }
     until("all is processed", async || {
         let processed = "select coalesce(sum(last_offset - first_offset + 1), 0)::bigint \

@@ -57,7 +57,7 @@ fn fresh() -> Token {
     token("racer", GRANTS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Concurrent calls, each on one of the stores in turn; returns all answers.
+/// Makes concurrent calls on the stores in turn; returns all answers.
 async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     stores: &Shared,
     call: impl Fn(Arc<dyn Store>, u64) -> F,
@@ -80,7 +80,7 @@ async fn one_of_many_acquires(stores: &Shared, rounds: u64) {
         let is_first = |answer: &&AcquireResult| matches!(answer, AcquireResult::Acquired(_));
         assert_eq!(answers.iter().filter(is_first).count(), 1, "{answers:?}");
         let tokens: BTreeSet<&Token> = answers.iter().filter_map(AcquireResult::token).collect();
-        assert_eq!(tokens.len(), 1, "all are told the same token");
+        assert_eq!(tokens.len(), 1, "all get the same token");
     }
 }
 
@@ -105,8 +105,7 @@ async fn an_evicted_offset_is_not_acquired_again(stores: &Shared, rounds: i64) {
     }
 }
 
-/// All callers submit to one domain and work on their offsets. Each offset is worked once; the
-/// offsets of one caller are worked in their order.
+/// All callers submit to one domain and work on its offsets. Each offset is worked exactly once.
 async fn all_get_on_with_one_hot_domain(stores: &Shared, each: i64) {
     let worked = at_once(stores, move |store, caller| async move {
         let (leases, ask) = (store.work_leases(), ask("hot"));
@@ -133,7 +132,7 @@ async fn all_get_on_with_one_hot_domain(stores: &Shared, each: i64) {
     while let [(_, head)] = leases.idle_with_backlog(&ask.space, 1).await.unwrap()[..] {
         let answer = leases.try_acquire(&ask, head, &fresh()).await.unwrap();
         let Ok(AcquireResult::Acquired(token)) = answer else {
-            panic!("nobody else works: {answer:?}");
+            panic!("no other caller works: {answer:?}");
         };
         worked.push(head);
         assert!(leases.succeed(&ask, &token).await.unwrap().is_ok());
@@ -151,7 +150,7 @@ async fn all_get_on_with_one_hot_domain(stores: &Shared, each: i64) {
 
 /// Proves: S3-001, S3-007, S3-025, S3-033, S3-071
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_postgres_one_of_many_gets_it() {
+async fn on_postgres_one_of_many_callers_acquires_an_offset() {
     let database = testing::migrated().await;
     let (stores, store) = two_on_postgres(&database.url).await;
     one_of_many_acquires(&stores, 40).await;
@@ -162,7 +161,7 @@ async fn on_postgres_one_of_many_gets_it() {
 
 /// Proves: S3-001, S3-007, S3-025, S3-033, S3-071
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_sqlite_one_of_many_gets_it() {
+async fn on_sqlite_one_of_many_callers_acquires_an_offset() {
     let folder = tempfile::tempdir().unwrap();
     let stores = two_on_sqlite(&folder).await;
     one_of_many_acquires(&stores, 20).await;

@@ -73,9 +73,8 @@ async fn a_token_outlives_its_process_on_sqlite() {
     survives(&format!("sqlite://{}", path.display())).await;
 }
 
-/// The tables of work leases may be in a separate schema.
 #[tokio::test]
-async fn work_leases_live_in_the_schema_of_the_tables() {
+async fn work_leases_use_the_configured_schema() {
     let database = testing::postgres().await;
     let config = StoreConfig {
         schema: Some(tenure_core::Identifier::new("work").unwrap()),

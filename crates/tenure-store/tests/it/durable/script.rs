@@ -1,4 +1,4 @@
-//! Scripts: random calls of orchestrators on a few domains.
+//! Scripts: random calls on a few domains.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub(super) struct Step {
 pub(super) enum Verb {
     TryAcquire(i64),
     Submit(i64),
-    /// Acquires the head of the backlog, as an orchestrator follows a hint; does nothing if the
-    /// backlog is empty.
+    /// Acquires the head of the backlog, as a caller with a hint does; does nothing if the backlog
+    /// is empty.
     Follow,
     /// Uses the token of the offset in flight, if there is one.
     Succeed,

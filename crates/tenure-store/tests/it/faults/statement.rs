@@ -31,7 +31,7 @@ pub(crate) fn plant(
     for fault in faults.iter().filter(|fault| fault.file == file) {
         assert!(
             text.contains(fault.from),
-            "{file}.sql does not say {:?}",
+            "{file}.sql does not contain {:?}",
             fault.from
         );
         text = Cow::Owned(text.replace(fault.from, fault.to));

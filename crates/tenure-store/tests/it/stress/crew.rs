@@ -244,9 +244,7 @@ impl Crew {
             .zip(&again.items)
             .any(|(first, second)| first.1.is_accepted() && !second.1.is_accepted());
         if differs && self.world.outbox().is_some() {
-            self.report(vec![format!(
-                "a repeat was told {again:?}, not {settlement:?}"
-            )]);
+            self.report(vec![format!("a repeat got {again:?}, not {settlement:?}")]);
         }
     }
 

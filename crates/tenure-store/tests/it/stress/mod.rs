@@ -52,7 +52,7 @@ async fn run(world: Box<dyn World>, tables: Tables, workers: u64, trouble: Troub
     producers.join_all().await;
     trouble.await.expect("the trouble ends");
     let looks = watch.await.expect("the watch ends");
-    assert!(looks > 0, "seed {seed}: nobody looked");
+    assert!(looks > 0, "seed {seed}: the tables were never checked");
     quiet(&crew).await;
     let mut faults = crew.faults().await;
     faults.extend(tables.faults_while_running().await.expect("the tables"));
@@ -126,7 +126,7 @@ async fn quiet(crew: &Crew) {
     let_go(crew).await;
     let lease = crew.world.lease();
     let reap = Reap::new(1000, LAPSE.clone()).at(T0);
-    // Items that are reaped at that time are due a minute later.
+    // The reaped items are due by this time.
     let then = T0.after(Duration::from_mins(1));
     while !crew.until_answered(|| lease.reap(&reap)).await.is_empty() {}
     loop {
@@ -154,7 +154,7 @@ async fn quiet(crew: &Crew) {
 
 /// Proves: S1-047, S4-052, S4-053, S4-055, S4-057, S4-058
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_workers_with_cut_connections_on_postgres_rows() {
+async fn eight_workers_with_cut_connections_keep_the_invariants_of_postgres_rows() {
     for table in [LeaseTable::outbox(), LeaseTable::outbox_processing()] {
         let database = testing::migrated().await;
         let world = world::postgres_on(&database.url, Some(table)).await;
@@ -165,7 +165,7 @@ async fn eight_workers_with_cut_connections_on_postgres_rows() {
 
 /// Proves: S4-037, S4-047, S4-052, S4-053, S4-055, S4-056, S4-057, S4-058
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_workers_with_cut_connections_and_a_killed_postgres() {
+async fn eight_workers_keep_the_invariants_while_postgres_is_killed() {
     let server = Arc::new(Server::start().await);
     let database = server.database().await;
     let world = world::postgres_on(&database.url, None).await;
@@ -175,7 +175,7 @@ async fn eight_workers_with_cut_connections_and_a_killed_postgres() {
 
 /// Proves: S4-052, S4-055, S4-057, S4-058
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_workers_on_the_sqlite_queue() {
+async fn four_workers_keep_the_invariants_of_the_sqlite_queue() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tenure.db");
     let world = world::sqlite_on(&path).await;
@@ -184,7 +184,7 @@ async fn four_workers_on_the_sqlite_queue() {
 
 /// The crew runs on the memory store, where a violation is a bug in the crew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_workers_on_memory() {
+async fn four_workers_keep_the_invariants_in_memory() {
     let world = world::memory().await;
     run(world, Tables::None, 4, Trouble::None).await;
 }

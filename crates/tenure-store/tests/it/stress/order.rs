@@ -37,7 +37,7 @@ impl Keys {
             .collect()
     }
 
-    /// Draws an event with one of the keys or none; some events are strict, some more urgent.
+    /// Draws an event with one of the keys or none; some are strict, some have a high priority.
     pub(super) fn event(self, rng: &mut Rng) -> Event {
         let mut event = NewEvent::from_json("order.paid", "1");
         if rng.below(8) == 0 && self == Self::Mixed {
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_out_of_order_is_noticed() {
+    fn events_that_end_out_of_order_are_noticed() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let sent = |id, began, ended, is_strict| Sent {

@@ -169,8 +169,8 @@ impl Pair {
         pair(answers)
     }
 
-    /// Leaves out items that the settle makes available, because the claim may or may not take
-    /// them.
+    /// Settles and claims. Items that the settle would make available are left out, because the
+    /// claim may or may not take them.
     async fn settle_and_claim(&mut self, say: &Say, take: &Take) -> (String, String) {
         let Some(mut settle) = self.resolve(say) else {
             return Default::default();
@@ -180,7 +180,7 @@ impl Pair {
             OutcomeKind::Retry(seconds) | OutcomeKind::Release(seconds) => *seconds > 0,
         };
         settle.items.retain(|(_, word)| waits(word));
-        // Items with a key are left out as well, because the settle may promote others behind them.
+        // Items with a key are left out, too, because the settle may promote others behind them.
         settle.items.retain(|(item, _)| self.keys[*item].is_none());
         let given = &self.claims[settle.claim].items;
         let has_key = given.iter().any(|item| self.keys[*item].is_some());
@@ -357,8 +357,8 @@ impl Pair {
         claim
     }
 
-    /// Returns true if the two stores may choose different items. There are several items that must
-    /// be claimed alone, and one store chooses by age, the other by availability.
+    /// Returns true if the two stores may choose different items: several items have crashed, and
+    /// one store chooses by age, the other by availability.
     async fn is_ambiguous(&self, take: &Take) -> bool {
         self.way == Way::Mixed && take.alone && {
             let records = self.one.records().await;
@@ -438,7 +438,7 @@ fn term(seconds: u64) -> Term {
     Term::new(Duration::from_secs(seconds)).expect("the term is well formed")
 }
 
-/// The `nth` element from the end, if it exists.
+/// The `nth` element from the end, modulo the length; `None` if there are none.
 fn last<T>(all: &[T], nth: usize) -> Option<&T> {
     let back = nth % all.len().max(1);
     all.iter().rev().nth(back)

@@ -10,7 +10,7 @@ use tenure_core::store::Rest;
 /// Number of ordering keys.
 pub(super) const KEYS: u8 = 3;
 
-/// One operation. Items and tokens are named by number and ignored if they do not exist.
+/// One operation. Items and tokens are named by number, modulo their count.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     /// Time since the previous step, at least a microsecond.
@@ -49,7 +49,7 @@ pub(super) enum Verb {
     },
 }
 
-/// An item.
+/// A new item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct New {
     pub(super) key: Option<u8>,

@@ -39,7 +39,7 @@ pub(super) struct Claimed {
     pub(super) items: Vec<usize>,
 }
 
-/// A settle with the numbers of the claim and of the items in place of names.
+/// A settle with the numbers of the claim and of the items in place of token and ids.
 #[derive(Clone)]
 pub(super) struct Resolved {
     pub(super) claim: usize,
@@ -209,8 +209,8 @@ impl Twin {
         text
     }
 
-    /// The states, counts and lists of all keys. In stores where claims choose the heads, a claim
-    /// without due items runs first.
+    /// The states, counts and lists of all keys. A claim without due items runs first, because on
+    /// PostgreSQL a claim chooses the heads.
     async fn keys(&self) -> String {
         let claim = Claim::new(fresh("placer"), 1).recovery(None);
         let claim = claim.at(Timestamp::from_micros(0));

@@ -1,5 +1,5 @@
-//! Twins of deliveries. They have separate scripts, because a delivery comes from a settle and not
-//! from a producer. After every step all visible facts of deliveries must be the same.
+//! Twins for deliveries, with separate scripts, because a delivery comes from a settle and not from
+//! a producer. After every step all visible facts of deliveries must be the same.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -124,8 +124,7 @@ impl Side {
         }
     }
 
-    /// Runs a claim when no item is due, because in some stores only claims choose the heads of
-    /// keys.
+    /// Runs a claim at a time when no item is due: on PostgreSQL, claims choose the heads of keys.
     async fn place(&mut self) {
         let claim = Claim::new(self.token("placer"), 1).recovery(None);
         let held = self
@@ -135,7 +134,7 @@ impl Side {
         assert_eq!(held, None);
     }
 
-    /// The nth item in the order of the list, if it exists.
+    /// The nth delivery by event and endpoint, modulo their count; `None` if there are none.
     async fn nth(&self, nth: usize) -> Option<ItemId> {
         let mut records = self.records().await;
         records.sort_by_key(|record| self.name(record));
@@ -242,7 +241,7 @@ impl Side {
         }
         let claim = Claim::new(self.token("sender"), limit).recovery(None);
         let held = self.world.try_claim(claim.lanes(lanes).at(self.now)).await;
-        let held = held.expect("it was told");
+        let held = held.expect("a lane is due");
         self.note(held.lease.fence);
         let mut names: Vec<_> = Vec::new();
         for record in self.find(&held.ids()).await {
@@ -405,14 +404,14 @@ fn difference(one: impl Make, other: impl Make, cases: u32) -> Option<String> {
 
 /// If two memory stores differ, the comparison is wrong.
 #[test]
-fn memory_is_its_own_twin_in_webhooks() {
+fn two_memory_stores_give_the_same_answers_on_webhooks() {
     let memory = || -> Made { Box::pin(world::memory()) };
     assert_eq!(difference(memory, memory, 50), None);
 }
 
 /// A store with a fault in its deliveries must differ from a correct one.
 #[test]
-fn a_fault_planted_in_webhooks_is_no_twin() {
+fn a_store_with_a_planted_fault_gives_another_answer_on_webhooks() {
     use crate::faults::{Fault, WebhookFault};
     for fault in WebhookFault::ALL {
         let memory = || -> Made { Box::pin(world::memory()) };

@@ -23,9 +23,9 @@ fn with_limit(limit: u64) -> DomainRules {
     }
 }
 
-/// After a hint, acquiring a newcomer is out of order, but submitting it is not: the newcomer waits
-/// at the tail.
-fn a_newcomer_between_hint_and_acquisition_is_queued(world: &World) {
+/// After a hint, acquiring a new offset is out of order, but submitting it is not: it waits at the
+/// end of the backlog.
+fn a_new_offset_between_hint_and_acquisition_is_queued(world: &World) {
     let lease = world.retrying(3);
     let token = acquired(lease.submit("A", 1).unwrap());
     assert_eq!(lease.submit("A", 2), Ok(AcquireResult::Enqueued));
@@ -41,7 +41,7 @@ fn a_newcomer_between_hint_and_acquisition_is_queued(world: &World) {
     assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(3)));
 }
 
-fn a_lost_hint_is_found_by_looking(world: &World) {
+fn a_search_finds_the_domain_of_a_lost_hint(world: &World) {
     let lease = world.retrying(3);
     for domain in ["A", "B", "C"] {
         let token = acquired(lease.submit(domain, 1).unwrap());
@@ -66,7 +66,7 @@ fn a_lost_hint_is_found_by_looking(world: &World) {
     assert_eq!(lease.idle_with_backlog(), []);
 }
 
-fn a_replay_opens_a_terminal_offset_at_the_tail(world: &World) {
+fn a_replayed_offset_waits_at_the_end_of_the_backlog(world: &World) {
     let lease = world.retrying(0);
     let done = acquire(&lease, 1);
     assert!(lease.succeed("A", &done).is_ok());
@@ -137,7 +137,7 @@ fn a_lapsed_reservation_is_taken_over(world: &World) {
 
 /// A lapse alone changes nothing: until another caller takes the offset over, it belongs to its
 /// holder.
-fn a_late_holder_that_nobody_replaced_succeeds(world: &World) {
+fn a_late_holder_that_was_not_replaced_succeeds(world: &World) {
     let lease = world.lease(with_term());
     let token = acquire(&lease, 1);
     world.pass(Duration::from_hours(1));
@@ -145,7 +145,7 @@ fn a_late_holder_that_nobody_replaced_succeeds(world: &World) {
     assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(2)));
 }
 
-fn a_renewal_prolongs_the_term_and_never_shortens_it(world: &World) {
+fn a_renewal_extends_the_term_and_never_shortens_it(world: &World) {
     let lease = world.lease(with_term());
     let term = Term::STANDARD.length();
     let token = acquire(&lease, 1);
@@ -158,17 +158,21 @@ fn a_renewal_prolongs_the_term_and_never_shortens_it(world: &World) {
     assert_eq!(answer, Ok(AcquireResult::AlreadyAcquired(token.clone())));
     assert_eq!(current(&lease).acquired_at, T0);
 
-    // A failure renews the lease as well.
+    // A failure renews the lease, too.
     assert_eq!(lease.fail("A", &token), Ok(FailResult::RetryScheduled(1)));
     let until = T0.after(Duration::from_secs(40)).after(term);
     assert_eq!(current(&lease).until, Some(until));
 
     let lease = world.lease(DomainRules::default());
     let token = acquire(&lease, 1);
-    assert_eq!(lease.renew("A", &token), Ok(None), "it stands for ever");
+    assert_eq!(
+        lease.renew("A", &token),
+        Ok(None),
+        "without a term it never ends"
+    );
 }
 
-fn a_full_backlog_says_so_and_takes_nothing(world: &World) {
+fn a_full_backlog_is_an_error_and_accepts_nothing(world: &World) {
     let lease = world.lease(with_limit(2));
     let token = acquire(&lease, 1);
     for offset in [2, 3] {
@@ -187,7 +191,10 @@ fn a_full_backlog_says_so_and_takes_nothing(world: &World) {
                 ..
             }
         ));
-        assert!(error.to_string().contains("2 wait already"), "{error}");
+        assert!(
+            error.to_string().contains("2 offsets already wait"),
+            "{error}"
+        );
     }
     // An offset that is in flight or already waits needs no space in the backlog.
     assert_eq!(lease.try_acquire("A", 3), Ok(AcquireResult::Enqueued));
@@ -198,17 +205,17 @@ fn a_full_backlog_says_so_and_takes_nothing(world: &World) {
     let error = lease.replay("A", 1).unwrap_err();
     assert!(matches!(error, WorkLeaseError::BacklogFull { .. }));
     let answer = lease.try_acquire("A", 1);
-    assert_eq!(answer, Ok(AcquireResult::AlreadyProcessed), "it stays so");
+    assert_eq!(answer, Ok(AcquireResult::AlreadyProcessed), "unchanged");
     acquire(&lease, 2);
     assert_eq!(lease.try_acquire("A", 4), Ok(AcquireResult::Enqueued));
 }
 
 checks!(
-    a_newcomer_between_hint_and_acquisition_is_queued,
-    a_lost_hint_is_found_by_looking,
-    a_replay_opens_a_terminal_offset_at_the_tail,
+    a_new_offset_between_hint_and_acquisition_is_queued,
+    a_search_finds_the_domain_of_a_lost_hint,
+    a_replayed_offset_waits_at_the_end_of_the_backlog,
     a_lapsed_reservation_is_taken_over,
-    a_late_holder_that_nobody_replaced_succeeds,
-    a_renewal_prolongs_the_term_and_never_shortens_it,
-    a_full_backlog_says_so_and_takes_nothing,
+    a_late_holder_that_was_not_replaced_succeeds,
+    a_renewal_extends_the_term_and_never_shortens_it,
+    a_full_backlog_is_an_error_and_accepts_nothing,
 );

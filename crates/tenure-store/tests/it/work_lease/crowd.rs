@@ -122,11 +122,11 @@ impl Crowd {
         }
     }
 
-    /// Works on an acquired offset and on those that the hints name; ignores every fourth hint.
+    /// Works on an acquired offset and on those that the hints name; ignores some of the hints.
     fn work(&self, line: &Line, mut offset: i64, mut answer: AcquireResult, dice: &mut StdRng) {
         while let AcquireResult::Acquired(token) = answer {
             let others = line.holders.fetch_add(1, Ordering::SeqCst);
-            assert_eq!(others, 0, "seed {}: two at work", self.seed);
+            assert_eq!(others, 0, "seed {}: two holders", self.seed);
             line.worked.lock().unwrap().push(offset);
             // Lets other threads run while the offset is in flight.
             thread::yield_now();
@@ -175,7 +175,7 @@ impl Crowd {
 
 /// Proves: S3-001, S3-007, S3-013, S3-030, S3-033, S3-046, S3-054, S3-072
 #[test]
-fn a_crowd_works_every_submitted_offset_once_and_in_order() {
+fn many_threads_work_every_submitted_offset_once_and_in_order() {
     let crowd = Crowd::new(rand::random());
     thread::scope(|scope| {
         for number in 0..THREADS {
@@ -222,7 +222,7 @@ fn all_at_once<T: Send>(call: impl Fn(u64) -> T + Sync) -> Vec<T> {
 
 /// Proves: S3-033, S3-071, S3-025
 #[test]
-fn of_all_that_acquire_one_offset_at_once_one_gets_it() {
+fn one_of_many_threads_acquires_an_offset() {
     let lease = WorkLease::new(rules(0));
     for round in 0..200 {
         let domain = format!("new-{round}");
@@ -238,7 +238,7 @@ fn of_all_that_acquire_one_offset_at_once_one_gets_it() {
 
 /// Proves: S3-046, S3-031
 #[test]
-fn of_all_that_succeed_at_once_one_does() {
+fn one_of_many_concurrent_successes_is_accepted() {
     let lease = WorkLease::new(rules(0));
     for offset in 0..200 {
         let token = acquire(&lease, offset);
@@ -249,7 +249,7 @@ fn of_all_that_succeed_at_once_one_does() {
 
 /// Proves: S3-054, S3-017
 #[test]
-fn no_failure_is_lost_among_those_reported_at_once() {
+fn every_concurrent_failure_is_counted() {
     let lease = WorkLease::new(rules(8));
     for offset in 0..200 {
         let token = acquire(&lease, offset);
@@ -287,7 +287,7 @@ impl Clock for StuckClock {
 ///
 /// Proves: S3-073, S3-033
 #[test]
-fn a_domain_that_hangs_keeps_nobody_else_waiting() {
+fn a_domain_that_hangs_does_not_delay_others() {
     let (asked, is_asked) = mpsc::channel();
     let (go, go_on) = mpsc::channel();
     let clock = StuckClock {

@@ -8,7 +8,7 @@ use tenure_core::{AcquireResult, FailResult, SucceedResult, WorkLeaseError, test
 use super::{World, acquire, backlog, current, stored};
 
 /// Proves: S3-049, S3-050, S3-051, S3-052, S3-053, S3-018
-fn a_success_ends_the_reservation_and_leaves_the_backlog(world: &World) {
+fn a_success_ends_the_reservation_and_keeps_the_backlog(world: &World) {
     let lease = world.retrying(3);
     let token = acquire(&lease, 1);
     for offset in [2, 3] {
@@ -32,7 +32,7 @@ fn a_success_ends_the_reservation_and_leaves_the_backlog(world: &World) {
 /// returned.
 ///
 /// Proves: S3-018, S3-019, S3-020, S3-058
-fn processed_and_given_up_are_two_sets(world: &World) {
+fn processed_and_given_up_offsets_are_disjoint_sets(world: &World) {
     let lease = world.retrying(0);
     let token = acquire(&lease, 1);
     assert!(lease.succeed("A", &token).is_ok());
@@ -119,7 +119,7 @@ fn another_token_is_an_error_and_changes_nothing(world: &World) {
 }
 
 /// Proves: S3-006, S3-047, S3-055, S3-069
-fn ending_what_is_not_in_flight_is_an_error(world: &World) {
+fn ending_an_offset_that_is_not_in_flight_is_an_error(world: &World) {
     let lease = world.retrying(0);
     let token = acquire(&lease, 1);
     assert!(lease.try_acquire("A", 2).is_ok());
@@ -138,9 +138,9 @@ fn ending_what_is_not_in_flight_is_an_error(world: &World) {
         }
     }
     assert_eq!(stored(&lease), before);
-    assert_eq!(lease.domains(), 1, "a question makes no domain");
+    assert_eq!(lease.domains(), 1, "an error creates no domain");
     let error = lease.try_acquire("A", 3).unwrap_err();
-    assert!(!error.is_illegal_state(), "out of order is another mistake");
+    assert!(!error.is_illegal_state(), "out of order is another error");
 }
 
 /// Proves: S3-031, S3-053
@@ -157,12 +157,12 @@ fn an_offset_is_ended_once(world: &World) {
 }
 
 checks!(
-    a_success_ends_the_reservation_and_leaves_the_backlog,
-    processed_and_given_up_are_two_sets,
+    a_success_ends_the_reservation_and_keeps_the_backlog,
+    processed_and_given_up_offsets_are_disjoint_sets,
     the_number_of_retries_is_exact,
     retries_are_counted_per_offset,
     a_delay_can_be_computed_from_the_reservation,
     another_token_is_an_error_and_changes_nothing,
-    ending_what_is_not_in_flight_is_an_error,
+    ending_an_offset_that_is_not_in_flight_is_an_error,
     an_offset_is_ended_once,
 );

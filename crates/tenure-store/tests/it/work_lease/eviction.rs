@@ -9,7 +9,7 @@ use tenure_store::memory::WorkLease;
 
 use super::{World, acquire, acquired};
 
-fn only_what_is_blank_is_evicted(world: &World) {
+fn only_an_empty_domain_is_evicted(world: &World) {
     let lease = world.retrying(0);
     let token = acquire(&lease, 1);
     assert_eq!(lease.evict(), 0, "in flight");
@@ -35,7 +35,7 @@ fn only_what_is_blank_is_evicted(world: &World) {
 }
 
 /// Empty domains make room for new ones; no call to `evict` is needed.
-fn domains_that_come_and_go_do_not_add_up(world: &World) {
+fn finished_domains_do_not_accumulate(world: &World) {
     let lease = world.retrying(0);
     let held = acquired(lease.try_acquire("held", i64::MAX).unwrap());
     for offset in 0..50_000 {
@@ -52,7 +52,7 @@ fn domains_that_come_and_go_do_not_add_up(world: &World) {
 /// it. If a domain had two records, two threads could.
 ///
 /// Proves: S3-032, S3-033, S3-071, S3-072
-fn no_caller_meets_a_second_record(world: &World) {
+fn a_domain_never_has_two_records(world: &World) {
     assert_eq!(acquired_twice(&world.retrying(0), 3_000), None);
 }
 
@@ -99,19 +99,19 @@ fn acquired_twice(lease: &WorkLease, rounds: i64) -> Option<i64> {
     Some(wrong.into_inner()).filter(|round| *round < i64::MAX)
 }
 
-/// The same run must detect a naive eviction.
+/// The same run must detect the planted fault.
 #[test]
-fn a_naive_eviction_is_found_out() {
+fn an_eviction_that_ignores_references_is_caught() {
     let naive = super::faults::Fault::EvictReferenced;
     let is_found = (0..100).any(|_| {
         let lease = naive.lease(DomainRules::default());
         acquired_twice(&lease, 3_000).is_some()
     });
-    assert!(is_found, "nobody ever met a second record");
+    assert!(is_found, "no domain ever had a second record");
 }
 
 checks!(
-    only_what_is_blank_is_evicted,
-    domains_that_come_and_go_do_not_add_up,
-    no_caller_meets_a_second_record,
+    only_an_empty_domain_is_evicted,
+    finished_domains_do_not_accumulate,
+    a_domain_never_has_two_records,
 );

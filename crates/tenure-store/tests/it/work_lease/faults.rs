@@ -37,15 +37,15 @@ pub(super) enum Fault {
     FailedForgotten,
     /// A success keeps the reservation.
     LeaseNotCleared,
-    /// A newcomer that is out of order is silently queued.
+    /// A new offset that is out of order is silently queued.
     OrderingSilent,
-    /// A newcomer that is out of order is acquired.
+    /// A new offset that is out of order is acquired.
     OrderingIgnored,
     /// An acquired head stays in the backlog.
     HeadNotPopped,
     /// An offset in flight is acquired again, under a new token.
     AcquiredTwice,
-    /// `submit` refuses a newcomer that is out of order.
+    /// `submit` refuses a new offset that is out of order.
     SubmitRefuses,
     /// A term ends one microsecond too late.
     LapseTooLate,
@@ -249,7 +249,7 @@ fn lease_not_cleared(view: &DomainView<'_>, token: &Token) -> Decided<SucceedRes
     ))
 }
 
-/// Calls `fail` and changes the reservation of a retry.
+/// Changes the reservation of a decided retry.
 fn retry(
     decided: Decided<FailResult>,
     change_it: impl FnOnce(&mut Reservation),

@@ -17,7 +17,7 @@ use super::World;
 const DOMAINS: [&str; 2] = ["A", "B"];
 const TERM: Duration = Duration::from_secs(30);
 
-/// A call, on the domain with this number.
+/// A call on a domain.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     TryAcquire(i64),
@@ -390,7 +390,7 @@ impl Pair {
         let Some(kept) = kept else {
             assert!(told.current.is_none() && told.backlog.is_empty() && told.failed.is_empty());
             let first = told.processed.range(self.watermark..).next();
-            assert_eq!(first, None, "{name} was evicted with something remembered");
+            assert_eq!(first, None, "{name} was evicted with a processed offset");
             return;
         };
         assert_eq!(kept.backlog().iter().collect::<VecDeque<_>>(), told.backlog);

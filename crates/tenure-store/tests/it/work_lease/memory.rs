@@ -16,7 +16,7 @@ const OFFSETS: i64 = 100_000;
 /// This variable is set in the process that measures its memory.
 const ALONE: &str = "TENURE_TEST_ALONE";
 
-/// Resident bytes of this process, counted page by page because `statm` is only approximate.
+/// Anonymous memory of this process in bytes; `statm` would be only approximate.
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
     let anonymous = pages
@@ -43,7 +43,7 @@ fn work_in_a_row(lease: &WorkLease, domain: &str) {
 }
 
 #[test]
-fn an_idle_domain_takes_nothing_once_it_is_evicted() {
+fn an_evicted_domain_uses_no_memory() {
     let lease = WorkLease::new(DomainRules::default());
     work_all(&lease, "customer", 1);
     assert_eq!(lease.domains(), DOMAINS);
@@ -55,7 +55,7 @@ fn an_idle_domain_takes_nothing_once_it_is_evicted() {
 }
 
 #[test]
-fn offsets_in_a_row_take_next_to_nothing() {
+fn consecutive_offsets_use_almost_no_memory() {
     let lease = WorkLease::new(DomainRules::default());
     work_in_a_row(&lease, "A");
     let kept = lease.domain("A").unwrap();
@@ -70,7 +70,7 @@ fn offsets_in_a_row_take_next_to_nothing() {
 /// Compares the count with the memory of a process. For this, the test starts itself in a separate
 /// process.
 #[test]
-fn the_memory_of_the_process_says_the_same() {
+fn the_memory_of_the_process_agrees_with_the_count() {
     #[expect(
         clippy::disallowed_methods,
         reason = "the process that measures itself is told so by the one that starts it"
@@ -78,7 +78,7 @@ fn the_memory_of_the_process_says_the_same() {
     if std::env::var_os(ALONE).is_some() {
         return measure();
     }
-    let name = "work_lease::memory::the_memory_of_the_process_says_the_same";
+    let name = "work_lease::memory::the_memory_of_the_process_agrees_with_the_count";
     let output = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact"])
         .env(ALONE, "1")

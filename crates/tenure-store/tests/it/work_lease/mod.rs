@@ -63,7 +63,7 @@ impl World {
         Self { clock, fault }
     }
 
-    /// A work lease by these rules.
+    /// A work lease with these rules.
     fn lease(&self, rules: DomainRules) -> WorkLease {
         let lease = match self.fault {
             None => WorkLease::new(rules),

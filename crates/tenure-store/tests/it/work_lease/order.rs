@@ -21,7 +21,7 @@ fn an_acquisition_begins_a_reservation(world: &World) {
 }
 
 /// Proves: S3-015
-fn a_token_is_a_text_and_reads_back(world: &World) {
+fn a_token_can_be_written_as_text_and_parsed(world: &World) {
     let lease = world.retrying(3);
     let token = acquire(&lease, 7);
     let text: &str = token.expose();
@@ -30,7 +30,7 @@ fn a_token_is_a_text_and_reads_back(world: &World) {
 }
 
 /// Proves: S3-037, S3-016
-fn an_offset_in_flight_is_told_with_its_token(world: &World) {
+fn an_offset_in_flight_is_answered_with_its_token(world: &World) {
     let lease = world.retrying(3);
     let token = acquire(&lease, 1);
     let before = stored(&lease);
@@ -41,7 +41,7 @@ fn an_offset_in_flight_is_told_with_its_token(world: &World) {
 }
 
 /// Proves: S3-007, S3-008, S3-021, S3-025, S3-038, S3-075, S3-076
-fn others_wait_in_the_order_of_their_arrival_and_once(world: &World) {
+fn other_offsets_wait_once_in_the_order_of_arrival(world: &World) {
     let lease = world.retrying(3);
     acquire(&lease, 5);
     for offset in [9, 3, 9, 7, 3, 3, 9] {
@@ -53,7 +53,7 @@ fn others_wait_in_the_order_of_their_arrival_and_once(world: &World) {
 }
 
 /// Proves: S3-029, S3-001
-fn the_backlog_is_drained_from_its_head_by_acquiring_it(world: &World) {
+fn only_the_head_of_the_backlog_can_be_acquired(world: &World) {
     let lease = world.retrying(3);
     let mut token = acquire(&lease, 5);
     for offset in [9, 3, 7] {
@@ -73,10 +73,10 @@ fn the_backlog_is_drained_from_its_head_by_acquiring_it(world: &World) {
     }
 }
 
-/// Only a call changes the state: neither time nor a success starts a waiting offset.
+/// Neither time nor a success starts a waiting offset.
 ///
 /// Proves: S3-002, S3-003, S3-004, S3-005, S3-012
-fn nothing_happens_by_itself(world: &World) {
+fn only_a_call_changes_the_state(world: &World) {
     let lease = world.retrying(3);
     let token = acquire(&lease, 1);
     assert_eq!(lease.try_acquire("A", 2), Ok(AcquireResult::Enqueued));
@@ -97,7 +97,7 @@ fn nothing_happens_by_itself(world: &World) {
 }
 
 /// Proves: S3-034, S3-045, S3-074, S3-022
-fn a_terminal_offset_is_told_before_the_reservation_is_looked_at(world: &World) {
+fn a_terminal_offset_is_found_before_the_reservation_is_checked(world: &World) {
     let lease = world.retrying(0);
     let token = acquire(&lease, 1);
     assert!(lease.succeed("A", &token).is_ok());
@@ -129,7 +129,7 @@ fn a_terminal_offset_is_never_out_of_order(world: &World) {
 /// The order is that of arrival, so a smaller offset may come later.
 ///
 /// Proves: S3-043, S3-014
-fn an_idle_domain_takes_any_offset(world: &World) {
+fn an_idle_domain_accepts_any_offset(world: &World) {
     let lease = world.retrying(0);
     for offset in [0, i64::MAX, i64::MIN, -1, 1, i64::MAX - 1, i64::MIN + 1] {
         let token = acquire(&lease, offset);
@@ -142,7 +142,7 @@ fn an_idle_domain_takes_any_offset(world: &World) {
 }
 
 /// Proves: S3-014
-fn offsets_at_both_ends_wait_too(world: &World) {
+fn the_smallest_and_the_largest_offset_can_wait(world: &World) {
     let lease = world.retrying(0);
     let token = acquire(&lease, 0);
     for offset in [i64::MAX, i64::MIN] {
@@ -161,7 +161,7 @@ fn offsets_at_both_ends_wait_too(world: &World) {
 }
 
 /// Proves: S3-007
-fn domains_do_not_know_of_one_another(world: &World) {
+fn domains_are_independent(world: &World) {
     let lease = world.retrying(0);
     let token = acquire(&lease, 1);
     let other = acquired(lease.try_acquire("B", 1).unwrap());
@@ -173,7 +173,7 @@ fn domains_do_not_know_of_one_another(world: &World) {
 }
 
 /// Proves: S3-006
-fn a_name_that_cannot_be_a_domains_is_an_error_that_says_why(world: &World) {
+fn an_invalid_name_of_a_domain_is_an_error_with_the_reason(world: &World) {
     let lease = world.lease(DomainRules::default());
     let long = "x".repeat(10_000);
     for (name, found) in [
@@ -192,20 +192,20 @@ fn a_name_that_cannot_be_a_domains_is_an_error_that_says_why(world: &World) {
         assert!(matches!(error, WorkLeaseError::InvalidDomain(_)));
     }
     assert!(lease.try_acquire(&"x".repeat(255), 1).is_ok());
-    assert_eq!(lease.domains(), 1, "what cannot be a domain is not kept");
+    assert_eq!(lease.domains(), 1, "an invalid name creates no domain");
 }
 
 checks!(
     an_acquisition_begins_a_reservation,
-    a_token_is_a_text_and_reads_back,
-    an_offset_in_flight_is_told_with_its_token,
-    others_wait_in_the_order_of_their_arrival_and_once,
-    the_backlog_is_drained_from_its_head_by_acquiring_it,
-    nothing_happens_by_itself,
-    a_terminal_offset_is_told_before_the_reservation_is_looked_at,
+    a_token_can_be_written_as_text_and_parsed,
+    an_offset_in_flight_is_answered_with_its_token,
+    other_offsets_wait_once_in_the_order_of_arrival,
+    only_the_head_of_the_backlog_can_be_acquired,
+    only_a_call_changes_the_state,
+    a_terminal_offset_is_found_before_the_reservation_is_checked,
     a_terminal_offset_is_never_out_of_order,
-    an_idle_domain_takes_any_offset,
-    offsets_at_both_ends_wait_too,
-    domains_do_not_know_of_one_another,
-    a_name_that_cannot_be_a_domains_is_an_error_that_says_why,
+    an_idle_domain_accepts_any_offset,
+    the_smallest_and_the_largest_offset_can_wait,
+    domains_are_independent,
+    an_invalid_name_of_a_domain_is_an_error_with_the_reason,
 );

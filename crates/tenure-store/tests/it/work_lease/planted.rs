@@ -19,7 +19,7 @@ fn all() -> impl Iterator<Item = Check> {
     .copied()
 }
 
-/// Each fault with the check that must notice it; other checks may notice it as well.
+/// Each fault with the check that must notice it; other checks may notice it, too.
 const EXPECTED: [(Fault, &str); Fault::ALL.len() - 1] = [
     (
         Fault::PopOnHint,
@@ -29,7 +29,7 @@ const EXPECTED: [(Fault, &str); Fault::ALL.len() - 1] = [
     (Fault::RetryTooMany, "the_number_of_retries_is_exact"),
     (
         Fault::LeaseBeforeTerminal,
-        "a_terminal_offset_is_told_before_the_reservation_is_looked_at",
+        "a_terminal_offset_is_found_before_the_reservation_is_checked",
     ),
     (
         Fault::SucceedByDomain,
@@ -45,7 +45,7 @@ const EXPECTED: [(Fault, &str); Fault::ALL.len() - 1] = [
     (Fault::FailedForgotten, "scenario_6_idempotence"),
     (
         Fault::LeaseNotCleared,
-        "a_success_ends_the_reservation_and_leaves_the_backlog",
+        "a_success_ends_the_reservation_and_keeps_the_backlog",
     ),
     (Fault::OrderingSilent, "scenario_3_out_of_order_acquire"),
     (Fault::OrderingIgnored, "scenario_3_out_of_order_acquire"),
@@ -55,38 +55,38 @@ const EXPECTED: [(Fault, &str); Fault::ALL.len() - 1] = [
     ),
     (
         Fault::AcquiredTwice,
-        "an_offset_in_flight_is_told_with_its_token",
+        "an_offset_in_flight_is_answered_with_its_token",
     ),
     (
         Fault::SubmitRefuses,
-        "a_newcomer_between_hint_and_acquisition_is_queued",
+        "a_new_offset_between_hint_and_acquisition_is_queued",
     ),
     (Fault::LapseTooLate, "a_lapsed_reservation_is_taken_over"),
     (Fault::TakenOverAnew, "a_lapsed_reservation_is_taken_over"),
     (
         Fault::WatermarkEnds,
-        "what_is_in_flight_or_queued_stays_as_it_is",
+        "the_watermark_does_not_end_offsets_in_flight_or_queued",
     ),
     (
         Fault::WatermarkTooHigh,
-        "everything_below_is_terminal_and_nothing_at_it",
+        "offsets_below_the_watermark_are_terminal_and_the_one_at_it_is_not",
     ),
     (
         Fault::BacklogUnlimited,
-        "a_full_backlog_says_so_and_takes_nothing",
+        "a_full_backlog_is_an_error_and_accepts_nothing",
     ),
     (
         Fault::ReplayStaysTerminal,
-        "a_replay_opens_a_terminal_offset_at_the_tail",
+        "a_replayed_offset_waits_at_the_end_of_the_backlog",
     ),
     (
         Fault::RenewIdle,
-        "a_renewal_prolongs_the_term_and_never_shortens_it",
+        "a_renewal_extends_the_term_and_never_shortens_it",
     ),
-    (Fault::EvictRemembered, "only_what_is_blank_is_evicted"),
+    (Fault::EvictRemembered, "only_an_empty_domain_is_evicted"),
 ];
 
-/// The naive eviction is left out here: it is a race, and has its own test.
+/// `EvictReferenced` is left out here: it needs a race, and has its own test.
 #[test]
 fn the_checks_catch_every_planted_fault() {
     for fault in Fault::ALL {

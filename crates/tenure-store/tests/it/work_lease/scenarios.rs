@@ -25,7 +25,7 @@ fn scenario_2_queue_then_orchestrated_hand_off(world: &World) {
     assert_eq!(current(&lease).offset, 2);
 }
 
-/// Between the success and the acquisition of 2, the newcomer 3 is out of order. Once 2 is in
+/// Between the success and the acquisition of 2, the new offset 3 is out of order. Once 2 is in
 /// flight, the same call queues 3.
 ///
 /// Proves: S3-079, S3-039, S3-067
@@ -71,7 +71,7 @@ fn scenario_5_final_give_up(world: &World) {
     assert_eq!(lease.fail("A", &token), Ok(FailResult::RetryScheduled(1)));
     assert_eq!(lease.fail("A", &token), Ok(FailResult::GiveUpNextHint(2)));
     assert_eq!(lease.reservation("A"), None);
-    assert_eq!(backlog(&lease), [2], "the hint is a look, not a hand-off");
+    assert_eq!(backlog(&lease), [2], "a hint does not take the offset");
     assert!(stored(&lease).failed().contains(1));
     assert!(!stored(&lease).processed().contains(1));
 

@@ -4,7 +4,7 @@ use tenure_core::{AcquireResult, FailResult, ReplayResult, SucceedResult};
 
 use super::{World, acquire, acquired, backlog, current, stored};
 
-fn everything_below_is_terminal_and_nothing_at_it(world: &World) {
+fn offsets_below_the_watermark_are_terminal_and_the_one_at_it_is_not(world: &World) {
     let lease = world.retrying(0);
     lease.advance_watermark(10);
     for below in [9, 0, -1, i64::MIN] {
@@ -22,7 +22,7 @@ fn everything_below_is_terminal_and_nothing_at_it(world: &World) {
     );
 }
 
-fn it_never_goes_back(world: &World) {
+fn the_watermark_never_goes_back(world: &World) {
     let lease = world.retrying(0);
     lease.advance_watermark(10);
     lease.advance_watermark(3);
@@ -33,7 +33,7 @@ fn it_never_goes_back(world: &World) {
     acquire(&lease, i64::MAX);
 }
 
-fn what_is_in_flight_or_queued_stays_as_it_is(world: &World) {
+fn the_watermark_does_not_end_offsets_in_flight_or_queued(world: &World) {
     let lease = world.retrying(1);
     let token = acquire(&lease, 1);
     assert_eq!(lease.try_acquire("A", 2), Ok(AcquireResult::Enqueued));
@@ -46,7 +46,7 @@ fn what_is_in_flight_or_queued_stays_as_it_is(world: &World) {
     assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(2)));
     assert!(
         stored(&lease).processed().is_empty(),
-        "the watermark says it"
+        "the watermark covers it"
     );
 
     let token = acquire(&lease, 2);
@@ -60,7 +60,7 @@ fn what_is_in_flight_or_queued_stays_as_it_is(world: &World) {
 
 /// Processed offsets below the watermark are forgotten. Given-up offsets stay until a call forgets
 /// them, and those above the watermark stay even then.
-fn failures_are_remembered_until_they_are_forgiven(world: &World) {
+fn failures_stay_until_the_caller_forgets_them(world: &World) {
     let lease = world.retrying(0);
     for offset in [1, 2, 11, 12] {
         let token = acquire(&lease, offset);
@@ -89,7 +89,7 @@ fn failures_are_remembered_until_they_are_forgiven(world: &World) {
     assert!(stored(&lease).is_blank());
 }
 
-fn what_is_below_can_be_replayed(world: &World) {
+fn an_offset_below_the_watermark_can_be_replayed(world: &World) {
     let lease = world.retrying(0);
     lease.advance_watermark(10);
     assert_eq!(lease.replay("A", 5), Ok(ReplayResult::Enqueued));
@@ -101,8 +101,7 @@ fn what_is_below_can_be_replayed(world: &World) {
     assert_eq!(answer, Ok(AcquireResult::AlreadyProcessed));
 }
 
-/// One watermark applies to all domains, known and new.
-fn it_holds_for_every_domain(world: &World) {
+fn the_watermark_applies_to_every_domain(world: &World) {
     let lease = world.retrying(0);
     let token = acquired(lease.try_acquire("B", 1).unwrap());
     assert!(lease.succeed("B", &token).is_ok());
@@ -114,10 +113,10 @@ fn it_holds_for_every_domain(world: &World) {
 }
 
 checks!(
-    everything_below_is_terminal_and_nothing_at_it,
-    it_never_goes_back,
-    what_is_in_flight_or_queued_stays_as_it_is,
-    failures_are_remembered_until_they_are_forgiven,
-    what_is_below_can_be_replayed,
-    it_holds_for_every_domain,
+    offsets_below_the_watermark_are_terminal_and_the_one_at_it_is_not,
+    the_watermark_never_goes_back,
+    the_watermark_does_not_end_offsets_in_flight_or_queued,
+    failures_stay_until_the_caller_forgets_them,
+    an_offset_below_the_watermark_can_be_replayed,
+    the_watermark_applies_to_every_domain,
 );

@@ -23,12 +23,12 @@ pub(crate) fn planted(fault: Fault) -> Box<dyn World> {
     Box::new(Memory(fault.store(clock())))
 }
 
-/// A clock that starts long before [`T0`], like the clock of a database.
+/// A clock that starts a day before [`T0`], as the clock of a database is before it.
 fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(T0.before(Duration::from_hours(24))))
 }
 
-/// Creates an event per rank; older events are due sooner.
+/// Creates an event per rank; events with a smaller rank are due sooner.
 pub(crate) fn ranked_events(ranks: &[u32]) -> Vec<Event> {
     let event = |rank: &u32| {
         NewEvent::from_json("order.paid", format!("{{\"rank\":{rank}}}"))

@@ -1,5 +1,5 @@
 //! A world: a store that tests can fill and dump completely. The checks are written once against
-//! this trait, and each backend implements it.
+//! this trait, and each store implements it.
 //!
 //! Tests always pass the time. It starts at [`T0`], far in the future, so that everything written
 //! by a database's own clock is due.

@@ -1,4 +1,5 @@
-//! Chunks: each has one holder at a time, and a done chunk is skipped for as long as requested.
+//! Chunks: each has one holder at a time; a completed chunk is skipped, a synced one while it is
+//! fresh.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -10,10 +11,9 @@ use tokio::time::sleep;
 
 use super::{HEARTBEAT, ended, import, on_both, soon, term, worker};
 
-/// Number of chunks.
 const CHUNKS: u32 = 24;
 
-/// Current holders of the chunks, and how often each chunk was done.
+/// The chunks that a worker holds, and the number of times that each was done.
 #[derive(Clone, Debug, Default)]
 struct Ledger(Arc<Mutex<Pages>>);
 
@@ -114,7 +114,7 @@ async fn is_done(ask: ChunkAsk) -> bool {
 
 /// Proves: S5-035, S5-040, S5-041
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_done_lately_is_left_alone_and_what_is_complete_for_good() {
+async fn a_synced_chunk_is_skipped_while_it_is_fresh_and_a_completed_one_always() {
     on_both(|house| async move {
         let tenure = house.open("worker").await;
         let prices = tenure.matrix("prices").unwrap();
@@ -135,7 +135,7 @@ async fn what_was_done_lately_is_left_alone_and_what_is_complete_for_good() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chunk_that_is_dropped_or_failed_is_given_to_the_next() {
+async fn a_dropped_or_failed_chunk_can_be_claimed_again() {
     on_both(|house| async move {
         let tenure = house.open("worker").await;
         let orders = tenure.matrix("orders").unwrap();
@@ -149,7 +149,7 @@ async fn a_chunk_that_is_dropped_or_failed_is_given_to_the_next() {
 
         // Dropping the chunk releases it, and a claim that waits gets it soon.
         let ChunkAnswer::Claimed(second) = soon(orders.chunk("a").wait()).await.unwrap() else {
-            panic!("nobody has it");
+            panic!("the chunk is not free");
         };
         assert!(second.fence() > fence);
         assert_eq!((second.attempt(), second.cursor()), (2, Some("row 7")));
@@ -165,9 +165,8 @@ async fn a_chunk_that_is_dropped_or_failed_is_given_to_the_next() {
     .await;
 }
 
-/// Two matrices may have chunks with the same name.
 #[tokio::test(flavor = "multi_thread")]
-async fn chunks_of_one_name_in_two_matrices_are_two() {
+async fn chunks_with_one_name_in_two_matrices_are_independent() {
     on_both(|house| async move {
         let tenure = house.open("worker").await;
         let [one, two] = ["one", "two"].map(|name| tenure.matrix(name).unwrap());
@@ -181,7 +180,7 @@ async fn chunks_of_one_name_in_two_matrices_are_two() {
     .await;
 }
 
-/// A separate thread also renews chunks without a job.
+/// A separate thread renews the chunks of a matrix without a job.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chunk_without_a_job_is_renewed() {
     on_both(|house| async move {
@@ -200,7 +199,7 @@ async fn a_chunk_without_a_job_is_renewed() {
 }
 
 #[tokio::test]
-async fn names_that_cannot_be_are_refused() {
+async fn invalid_names_and_timings_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
     let tenure = Tenure::open(&url).await.unwrap();

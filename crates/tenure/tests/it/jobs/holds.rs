@@ -64,7 +64,7 @@ async fn a_lost_job_is_cancelled_and_late_writes_are_refused() {
 
         take_over(&house.open("second").await, id).await;
         soon(job.cancelled()).await;
-        assert!(chunk.is_cancelled(), "the chunk goes with its job");
+        assert!(chunk.is_cancelled(), "the chunk is cancelled with its job");
         let work = chunk.during(std::future::pending::<()>());
         assert!(soon(work).await.unwrap_err().is_over());
         assert_refused(&job, chunk).await;
@@ -80,7 +80,7 @@ async fn a_lost_job_is_cancelled_and_late_writes_are_refused() {
 
 /// Proves: S5-008
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_job_is_stopped_and_stays_so() {
+async fn a_cancelled_job_stops_and_stays_failed() {
     on_both(|house| async move {
         let tenure = house.open("worker").await;
         let jobs = tenure.jobs();
@@ -116,7 +116,7 @@ async fn a_cancelled_job_is_stopped_and_stays_so() {
             assert_eq!(job.state, SyncState::Failed);
             assert!(job.error.unwrap().contains(reason));
         }
-        assert!(handed.recv().await.is_none(), "the other never began");
+        assert!(handed.recv().await.is_none(), "the second never started");
     })
     .await;
 }
@@ -137,7 +137,7 @@ async fn a_job_and_its_chunk_are_renewed_while_the_work_goes_on() {
                 let hands = hands.clone();
                 async move {
                     let ChunkAnswer::Claimed(chunk) = job.chunk("first").claim().await? else {
-                        return Err(tenure::Failure::new("somebody has it"));
+                        return Err(tenure::Failure::new("the chunk is not free"));
                     };
                     hands.send(()).await?;
                     sleep(TERM * 2).await;
@@ -163,7 +163,7 @@ async fn a_job_and_its_chunk_are_renewed_while_the_work_goes_on() {
         let job = ended(&first, id).await;
         assert_eq!((job.state, job.counters.crashes), (SyncState::Completed, 0));
         let second_try = timeout(Duration::from_millis(100), handed.recv()).await;
-        assert!(second_try.is_err(), "it was begun once");
+        assert!(second_try.is_err(), "the job started once");
         one.stop().await;
         two.stop().await;
     })
@@ -173,7 +173,7 @@ async fn a_job_and_its_chunk_are_renewed_while_the_work_goes_on() {
 /// Goal: one process renews many jobs and their chunks at once. Method: 200 jobs are held for
 /// longer than their term, and each is done at its first attempt.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_jobs_and_their_chunks_are_kept_at_once() {
+async fn many_jobs_and_their_chunks_are_renewed_at_once() {
     const JOBS: u32 = 200;
     on_both(|house| async move {
         let tenure = house.open("worker").await;
@@ -205,7 +205,7 @@ async fn many_jobs_and_their_chunks_are_kept_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chunk_is_lost_by_itself_and_its_job_goes_on() {
+async fn a_job_continues_after_it_lost_a_chunk() {
     on_both(|house| async move {
         let tenure = house.open("first").await;
         let id = tenure.jobs().enqueue(import()).await.unwrap();
@@ -214,7 +214,7 @@ async fn a_chunk_is_lost_by_itself_and_its_job_goes_on() {
         let losing = losing.start().await.unwrap();
         let (job, chunk) = soon(handed.recv()).await.unwrap();
         let other = house.open("second").await;
-        // The claim is made as by a worker after the lease has lapsed.
+        // This claim is made as a worker makes it after the lease has lapsed.
         let claim = later_claim(&other, &chunk);
         let book = other.store().job_store().unwrap();
         let answer = book.claim_chunk(&claim).await.unwrap();

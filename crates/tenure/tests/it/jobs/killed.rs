@@ -1,4 +1,4 @@
-//! The test kills processes with SIGKILL around a commit of their work and its checkpoint. After
+//! The tests kill processes with SIGKILL around the commit of their work and its checkpoint. After
 //! each kill the rows, the cursor and the chunks agree, and the next process continues from there.
 
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use super::{JobPlace, ended, on_each, worker};
 const ROWS: i64 = 5;
 /// Number of transactions in one chunk.
 const WRITES: i64 = 3;
-/// Maximum number of transactions of a process before it is killed in a storm.
+/// Maximum number of transactions of a process before a random kill.
 const LONGEST: u64 = 6;
-/// Maximum number of kills in a storm, because its chunks are read in one page.
+/// Maximum number of random kills in a test, because all chunks are read in one page.
 const KILLS_MAX: usize = 120;
 /// Bytes of a row, chosen so that a commit writes many pages.
 const PADDING: usize = 3000;
-/// No job lapses this often here, so none becomes dead.
+/// Allowed crashes: more than any test causes, so that no job becomes dead.
 const MAX_CRASHES: u32 = 1000;
 
 /// The point at which a process waits to be killed.
@@ -141,7 +141,7 @@ fn is_last_of_chunk(write: i64) -> bool {
 /// Reports the position of this process to the test, and waits there if it is to be killed.
 fn say_and_stand(side: &str, write: i64, still: Still) {
     let here = format!("{side} {write}");
-    // The test runner has not finished its own line.
+    // The test runner has begun a line of its own, so start a new one.
     let mut out = std::io::stdout();
     writeln!(out, "\n{here}").unwrap();
     while still.text() == here {
@@ -288,7 +288,7 @@ impl Import {
         start(&self.house, still, self.writes)
     }
 
-    /// Waits until all connections of a dead process are idle.
+    /// Waits until PostgreSQL has closed the connection on which the dead process wrote its rows.
     async fn quiet(&mut self) {
         if self.house.is_sqlite() {
             return;
@@ -296,7 +296,7 @@ impl Import {
         let others = "select count(*), 0::bigint from pg_stat_activity
                       where application_name = 'shop' and datname = current_database()
                         and pid <> pg_backend_pid()";
-        until("the dead are gone", async || {
+        until("the connection of the dead process is closed", async || {
             self.pairs(others).await == [(0, 0)]
         })
         .await;
@@ -325,7 +325,7 @@ impl Import {
         }
         ended.sort_unstable();
         assert!(ended.into_iter().eq(0..cursor / ROWS / WRITES));
-        assert_eq!(cursor % ROWS, 0, "a part of a transaction");
+        assert_eq!(cursor % ROWS, 0, "the cursor is inside a transaction");
         cursor / ROWS
     }
 
@@ -394,8 +394,8 @@ enum Fate {
     GivenUp,
 }
 
-/// The same during a commit of PostgreSQL: a deferred trigger makes the commit last as long as the
-/// test wants, and the test kills the process meanwhile.
+/// Goal: the same, for a kill during a commit of PostgreSQL. Method: a deferred trigger makes the
+/// commit last as long as the test wants, and the test kills the process meanwhile.
 ///
 /// Proves: S5-001, S5-002, S5-003, S5-007, S5-039, S5-041, S5-045
 #[tokio::test(flavor = "multi_thread")]
@@ -430,12 +430,12 @@ async fn a_kill_during_the_commit_of_postgres_undoes_all_or_nothing() {
         let inside = "select count(*), 0::bigint from pg_stat_activity
                       where datname = current_database() and wait_event = 'advisory'
                         and query ilike 'commit%'";
-        until("the server is inside", async || {
+        until("the server executes the commit", async || {
             import.pairs(inside).await == [(1, 0)]
         })
         .await;
         process.kill();
-        assert_eq!(import.agreed().await, write, "it is not over");
+        assert_eq!(import.agreed().await, write, "the commit is not over");
         if fate == Fate::GivenUp {
             import.quiet().await;
         }
@@ -454,15 +454,15 @@ async fn a_kill_during_the_commit_of_postgres_undoes_all_or_nothing() {
 ///
 /// Proves: S5-001, S5-002, S5-003, S5-039, S5-041, S5-045
 #[tokio::test(flavor = "multi_thread")]
-async fn kills_at_any_moment_around_a_commit_part_nothing() {
+async fn kills_around_a_commit_never_separate_work_from_its_checkpoint() {
     on_each(|house| async move {
         let least = i64::try_from(Schedule::from_environment().kills.min(KILLS_MAX)).unwrap();
-        // The import has only whole chunks, and more of them than the storm can finish.
+        // The import has only whole chunks, and more of them than the killed processes can finish.
         let mut import = Import::new(house, 8 * WRITES * least).await;
         let (mut kills, mut inside, mut effective) = (0, 0, 0);
         // The measured length of a commit. Kills come within one and a half times this length.
         let mut lasted = Duration::from_millis(4);
-        // A few kills may miss every commit, so the storm goes on until enough of them hit one.
+        // A few kills may miss every commit, so kill processes until enough of the kills hit one.
         while kills < least || inside <= least / 10 {
             assert!(
                 kills < 3 * least,

@@ -30,7 +30,7 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Timeout, longer than any step of a test.
 const LONG: Duration = Duration::from_mins(1);
 
-/// A database of its own.
+/// The database of one test.
 pub(crate) struct JobPlace {
     pub(crate) url: String,
     pub(crate) path: PathBuf,

@@ -51,7 +51,7 @@ async fn a_retry_is_a_new_job_with_the_same_input_on_the_same_matrix() {
         let retried = ended(&tenure, again).await;
         running.stop().await;
         assert_eq!(retried.state, SyncState::Completed);
-        assert_eq!(retried.result.as_deref(), Some("1"), "one was done before");
+        assert_eq!(retried.result.as_deref(), Some("1"), "one done chunk");
         assert_eq!(retried.retry_of, Some(id));
         assert_eq!(retried.matrix, failed.matrix);
         assert_eq!(
@@ -65,7 +65,7 @@ async fn a_retry_is_a_new_job_with_the_same_input_on_the_same_matrix() {
 
 /// Proves: S5-022
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_takes_the_kinds_it_has_handlers_for_the_urgent_first() {
+async fn a_worker_takes_only_kinds_with_a_handler_highest_priority_first() {
     on_both(|house| async move {
         let tenure = house.open("worker").await;
         let jobs = tenure.jobs();
@@ -91,8 +91,8 @@ async fn a_worker_takes_the_kinds_it_has_handlers_for_the_urgent_first() {
         }
         assert_eq!(order, [ids[2], ids[0], ids[1]]);
         let other = jobs.find(ids[3]).await.unwrap().unwrap();
-        assert_eq!(other.state, SyncState::Available, "it is another's kind");
-        assert_eq!(other.counters.attempts, 0, "nobody has tried it");
+        assert_eq!(other.state, SyncState::Available, "it has no handler");
+        assert_eq!(other.counters.attempts, 0, "no worker has tried it");
 
         let filter = JobFilter {
             kind: Some(JobKind::new("import").unwrap()),
@@ -107,9 +107,9 @@ async fn a_worker_takes_the_kinds_it_has_handlers_for_the_urgent_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_may_be_worked_on_for_as_long_as_its_kind_says() {
+async fn a_job_that_exceeds_the_maximum_hold_of_its_kind_is_retried() {
     on_both(|house| async move {
-        // The limit may also be shorter than the term.
+        // The maximum hold may be as long as the term, or shorter.
         for longest in [term().length(), term().length() / 10] {
             let tenure = house.open("worker").await;
             let id = tenure.jobs().enqueue(import()).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_job_may_be_worked_on_for_as_long_as_its_kind_says() {
 }
 
 #[tokio::test]
-async fn everything_that_is_wrong_with_a_worker_is_told_at_once() {
+async fn all_problems_of_a_worker_are_reported_together() {
     let memory = Tenure::open("memory:").await.unwrap();
     let error = memory
         .jobs()
@@ -163,7 +163,7 @@ async fn everything_that_is_wrong_with_a_worker_is_told_at_once() {
         "kind of a job",
         "export",
         "chunks",
-        "keeps no jobs",
+        "does not support jobs",
         "concurrency",
     ] {
         assert!(text.contains(part), "no {part} in {text}");

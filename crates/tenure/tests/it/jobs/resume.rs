@@ -15,7 +15,7 @@ use super::{ended, import, on_both, soon, until, worker};
 async fn half(job: HeldJob, at_half: mpsc::Sender<()>) -> Result<Outcome, Failure> {
     job.total(2).await?;
     let ChunkAnswer::Claimed(first) = job.chunk("first").claim().await? else {
-        return Err(Failure::new("the first chunk is nobody's"));
+        return Err(Failure::new("the first chunk was not claimed"));
     };
     first.complete(100).await?;
     job.checkpoint("second").await?;
@@ -31,7 +31,7 @@ async fn half(job: HeldJob, at_half: mpsc::Sender<()>) -> Result<Outcome, Failur
 ///
 /// Proves: S5-001, S5-002, S5-003, S5-045, S5-046
 #[tokio::test(flavor = "multi_thread")]
-async fn another_worker_goes_on_at_the_last_checkpoint() {
+async fn another_worker_continues_at_the_last_checkpoint() {
     on_both(|house| async move {
         let (first, second) = (house.open("first").await, house.open("second").await);
         let id = first.jobs().enqueue(import()).await.unwrap();
@@ -76,7 +76,7 @@ async fn another_worker_goes_on_at_the_last_checkpoint() {
 
 /// A stop is not a crash: the job is released at once, and no retry is used up.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_stops_gives_its_job_back() {
+async fn a_worker_that_stops_releases_its_job() {
     on_both(|house| async move {
         let (first, second) = (house.open("first").await, house.open("second").await);
         let id = first.jobs().enqueue(import()).await.unwrap();
@@ -119,7 +119,7 @@ async fn a_job_that_fails_too_often_has_failed_for_good() {
         let failing = worker(&tenure, move |job: HeldJob| {
             let nth = counted.fetch_add(1, Ordering::Relaxed) + 1;
             async move {
-                assert_eq!(job.attempt(), nth, "a panic would be a failure, too");
+                assert_eq!(job.attempt(), nth, "each failure is one attempt");
                 Err(Failure::new("no such file").after(Duration::from_millis(100)))
             }
         });

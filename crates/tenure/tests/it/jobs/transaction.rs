@@ -1,5 +1,5 @@
 //! Checkpoints in the caller's own transaction: its writes exist if and only if the checkpoint
-//! does, and a replaced holder commits nothing.
+//! does, and after the end of the hold nothing is committed.
 
 use sqlx::{Connection as _, PgConnection, Row as _};
 use tenure::job::{ChunkAnswer, HeldChunk, HeldJob, HoldError, SyncState};
@@ -103,7 +103,7 @@ async fn in_hand(tenure: &Tenure) -> (tenure::Worker, HeldNow, mpsc::Sender<()>)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_transaction_did_is_there_if_and_only_if_its_checkpoint_is() {
+async fn writes_exist_if_and_only_if_their_checkpoint_does() {
     on_both(|house| async move {
         let tenure = house.open("worker").await;
         let mut shop = Shop::open(&house).await;
@@ -129,7 +129,7 @@ async fn what_a_transaction_did_is_there_if_and_only_if_its_checkpoint_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_replaced_commits_nothing() {
+async fn a_cancelled_job_commits_nothing() {
     on_both(|house| async move {
         let tenure = house.open("worker").await;
         let mut shop = Shop::open(&house).await;
@@ -148,7 +148,7 @@ async fn who_was_replaced_commits_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chunk_fails_for_good_with_what_a_transaction_says_of_it() {
+async fn a_chunk_fails_for_good_in_a_transaction() {
     on_both(|house| async move {
         let tenure = house.open("worker").await;
         let mut shop = Shop::open(&house).await;
@@ -163,7 +163,7 @@ async fn a_chunk_fails_for_good_with_what_a_transaction_says_of_it() {
         let answer = job.chunk("first").wait().await.unwrap();
         assert!(matches!(answer, ChunkAnswer::Failed), "{answer:?}");
         let ChunkAnswer::Claimed(second) = job.chunk("second").claim().await.unwrap() else {
-            panic!("nobody has it");
+            panic!("the chunk is not free");
         };
         second.fail_for_good("no such month, either").await.unwrap();
         let answer = job.chunk("second").claim().await.unwrap();
@@ -180,12 +180,12 @@ async fn a_chunk_fails_for_good_with_what_a_transaction_says_of_it() {
 
 /// After a rollback of the transaction the worker still holds the chunk, and can release it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chunk_whose_transaction_was_rolled_back_is_given_back() {
+async fn a_chunk_whose_transaction_was_rolled_back_can_be_released() {
     on_both(|house| async move {
         let tenure = house.open("worker").await;
         let orders = tenure.matrix("orders").unwrap();
         let ChunkAnswer::Claimed(chunk) = orders.chunk("a").claim().await.unwrap() else {
-            panic!("nobody has it");
+            panic!("the chunk is not free");
         };
         match &mut Shop::open(&house).await {
             Shop::Lite(conn) => {
@@ -245,7 +245,7 @@ async fn a_job_exists_if_and_only_if_the_transaction_commits() {
         assert_eq!(jobs.list(&filter, 10).await.unwrap().len(), 2);
         assert!(jobs.find(ids.1).await.unwrap().is_some());
         if house.is_sqlite() {
-            // SQLite issued the number of the rolled-back job again.
+            // SQLite reuses the number of the rolled-back job.
             assert_eq!(ids.0, ids.1);
         } else {
             assert!(jobs.find(ids.0).await.unwrap().is_none());

@@ -60,11 +60,13 @@ pub(in crate::crash) async fn is_calling(site: &Site, worker: &str) -> bool {
     let Ok(page) = page else { return false };
     let mut calls = site.receiver.calls();
     calls.retain(|call| call.endpoint == "slow" && call.status.is_none());
-    by_message(&page.records).into_iter().any(|(message, record)| {
-        let fence = held_by(record, worker);
-        let mut calls = calls.iter();
-        calls.any(|it| it.call.id == message && Some(it.fence()) == fence)
-    })
+    by_message(&page.records)
+        .into_iter()
+        .any(|(message, record)| {
+            let fence = held_by(record, worker);
+            let mut calls = calls.iter();
+            calls.any(|it| it.call.id == message && Some(it.fence()) == fence)
+        })
 }
 
 /// Selects the deliveries of an endpoint; `None` if the store does not answer.

@@ -11,7 +11,7 @@ use super::{LONGEST, PAYLOAD, TERM};
 
 /// Proves: S2-010, S2-011, S2-012, S2-040, S2-041, S2-042, S2-043, S2-044, S2-061
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_takes_four_terms_is_called_once_and_once_more_after_a_kill() {
+async fn a_receiver_that_takes_four_terms_is_called_once_and_again_only_after_a_kill() {
     Site::everywhere(first_held, async |site| {
         site.add("billing", &[]);
         let mut worker = site.work().await;
@@ -21,7 +21,7 @@ async fn a_receiver_that_takes_four_terms_is_called_once_and_once_more_after_a_k
         let delivery = site.delivery().await;
         let open = site.delivery_view(delivery);
         let attempt = &open["timeline"][0];
-        assert_eq!(attempt["outcome"], "open", "on record meanwhile");
+        assert_eq!(attempt["outcome"], "open", "an open call is recorded");
         assert_eq!(attempt["fence"], call.fence());
         let first = site.hold(delivery).await;
         // The second worker claims all the time and gets nothing.
@@ -29,7 +29,7 @@ async fn a_receiver_that_takes_four_terms_is_called_once_and_once_more_after_a_k
         let mut until = first.until;
         within(LONGEST, async || {
             let record = site.record(delivery).await;
-            let hold = record.hold.expect("it is held all the time");
+            let hold = record.hold.expect("the delivery is held");
             assert_eq!((hold.fence, &hold.holder), (first.fence, &first.holder));
             assert!(hold.until >= until, "a renewal moves the end forward");
             assert_eq!((record.counters.failures, record.counters.crashes), (0, 0));
@@ -38,7 +38,7 @@ async fn a_receiver_that_takes_four_terms_is_called_once_and_once_more_after_a_k
         })
         .await;
         assert!(until > first.claimed_at.after(4 * TERM));
-        assert_eq!(site.receiver.calls().len(), 1, "one call all the time");
+        assert_eq!(site.receiver.calls().len(), 1, "it is called once");
         let killed_at = worker.kill();
         site.is_recovered(killed_at, Unknown, 2).await;
         site.keeps_secrets();
@@ -46,7 +46,7 @@ async fn a_receiver_that_takes_four_terms_is_called_once_and_once_more_after_a_k
     .await;
 }
 
-/// Cuts off the first call for an order after a while.
+/// Closes the connection of the first call for an order after one term.
 fn cut(_endpoint: &str, call: &Verified, before: usize) -> Answer {
     if before == 0 && call.topic.as_deref() == Some("order") {
         return Answer::Cut(TERM);
@@ -55,7 +55,7 @@ fn cut(_endpoint: &str, call: &Verified, before: usize) -> Answer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_that_hangs_up_on_a_call_is_called_again_by_the_schedule_alone() {
+async fn a_receiver_that_closes_the_connection_is_called_again_only_by_the_schedule() {
     Site::everywhere(cut, async |site| {
         site.add("billing", &["--schedule", "1s"]);
         let _worker = site.work().await;
@@ -76,7 +76,7 @@ async fn a_receiver_that_hangs_up_on_a_call_is_called_again_by_the_schedule_alon
 
 /// Proves: S2-050, S2-051, S2-052, S2-062, S2-064
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_lease_ends_the_call_before_its_term_is_over() {
+async fn the_call_of_a_lost_lease_ends_before_the_term_is_over() {
     Site::everywhere(first_held, async |site| {
         site.add("billing", &[]);
         let worker = site.work().await;
@@ -86,12 +86,12 @@ async fn a_lost_lease_ends_the_call_before_its_term_is_over() {
         let blocked = Blocked::begin(&site).await;
         let hold = site.hold(delivery).await;
         let left_at = site.receiver.left(0).await;
-        assert!(left_at < hold.until, "nobody else can hold it yet");
+        assert!(left_at < hold.until, "the call ends within the term");
         blocked.end().await;
         site.is_recovered(now(), Superseded, 2).await;
 
         let said = worker.output();
-        let lost = said.lines().find(|line| line.contains("lost a hold"));
+        let lost = said.lines().find(|line| line.contains("lost a lease"));
         let lost: serde_json::Value = serde_json::from_str(lost.unwrap()).unwrap();
         let fields = &lost["fields"];
         assert_eq!(fields["fence"], hold.fence.number(), "{lost}");

@@ -1,6 +1,6 @@
 //! Webhooks under real kills, with the real program, a real receiver on this machine, and both
-//! databases. Each row of the table "When a process is killed" in `docs/WEBHOOKS.md` is a test in
-//! `table`; the storm of all crash tests delivers webhooks as well.
+//! databases. Each row of the table "When a process is killed" in `docs/WEBHOOKS.md` has a test in
+//! `table` or `live`; the storm also delivers webhooks.
 
 pub(super) mod endpoints;
 mod live;
@@ -14,12 +14,11 @@ use std::time::Duration;
 pub(super) use endpoints::{ENDPOINTS, manner};
 pub(super) use site::Site;
 
-/// The term of leases, which is long enough for a busy machine. The reaper's interval follows from
-/// it.
+/// Term of leases, long enough for a busy machine; the reaper's interval is a third of it.
 const TERM: Duration = Duration::from_secs(3);
-/// Maximum time until a delivery is called again, besides the term and the reaper's interval.
+/// Time allowed for the next claim of a delivery, beyond the term and the reaper's interval.
 const MARGIN: Duration = Duration::from_secs(4);
-/// Timeout of a wait.
+/// Timeout of each wait of a test.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// The secret of every endpoint.

@@ -28,7 +28,7 @@ pub(in crate::crash) enum Answer {
     Cut(Duration),
 }
 
-/// Chooses the answer by endpoint, call, and the number of earlier calls of the message.
+/// Chooses the answer by endpoint, call, and the number of earlier calls of the same delivery.
 pub(super) type Manner = fn(&str, &Verified, usize) -> Answer;
 
 /// A received call.
@@ -56,7 +56,7 @@ impl Taken {
         self.call.attempt.expect("a call has an attempt")
     }
 
-    /// Returns true if the answer was a failure.
+    /// Returns true if the answer was a failure, or the receiver closed the connection.
     pub(super) fn is_failed(&self) -> bool {
         self.is_cut || self.status.is_some_and(|status| status >= 300)
     }
@@ -75,19 +75,20 @@ pub(super) struct Receiver {
     pub(super) address: SocketAddr,
     book: Arc<Mutex<CallLog>>,
     manner: Manner,
-    /// The listener and the waiting connections, while the receiver accepts no connection.
+    /// The listener, and the connections that fill its queue, while the receiver accepts none.
     door: Mutex<Option<(TcpListener, Vec<TcpStream>)>>,
 }
 
 impl Receiver {
-    /// Answers calls by `manner`.
+    /// Starts a receiver that answers calls by `manner`.
     pub(super) fn start(manner: Manner) -> Self {
         let receiver = Self::bound(TcpListener::bind("127.0.0.1:0").unwrap(), manner);
         receiver.open();
         receiver
     }
 
-    /// Accepts no connection until [`Receiver::open`]; callers wait until then.
+    /// Creates a receiver that accepts no connection until [`Receiver::open`]; callers wait until
+    /// then.
     pub(super) fn closed(manner: Manner) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -124,7 +125,7 @@ impl Receiver {
         });
     }
 
-    /// Answers the call of this number, now or when it arrives.
+    /// Answers the call of this number, counted from zero, now or when it arrives.
     pub(super) fn let_go(&self, nth: usize) {
         self.book.lock().unwrap().let_go.insert(nth);
     }
@@ -141,7 +142,7 @@ impl Receiver {
         within(LONGEST, async || self.calls().into_iter().nth(nth)).await
     }
 
-    /// Waits until the caller of this number disconnects without an answer; returns the time.
+    /// Waits until the caller gives up the call of this number without an answer; returns the time.
     pub(super) async fn left(&self, nth: usize) -> Timestamp {
         within(LONGEST, async || self.calls().get(nth)?.left_at).await
     }
@@ -169,7 +170,7 @@ fn serve(stream: &TcpStream, book: &Mutex<CallLog>, manner: Manner) -> std::io::
             }
         };
         book.lock().unwrap().taken[nth].status = Some(status);
-        // Echoes a header, as careless receivers do.
+        // Echoes the value of a header, as careless receivers do.
         let (body, mut out) = (format!("heard {}", HEADER.1), stream);
         let (length, echo) = (body.len(), HEADER.1);
         let head = format!("content-length: {length}\r\nx-echo: {echo}");

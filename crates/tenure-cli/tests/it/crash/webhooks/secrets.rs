@@ -1,5 +1,5 @@
-//! Planted secrets, payloads and header values are printed only by commands that ask for them. The
-//! other tests of webhooks also search all logs and outputs for them.
+//! No output contains a planted secret or header value, and only the commands that print an event
+//! show its payload. The other tests of webhooks also search all logs and outputs for them.
 
 use tenure::webhook::AttemptOutcome::{Delivered, Failed};
 use tenure::webhook::verify::Verified;
@@ -10,14 +10,14 @@ use super::table::address;
 use super::{HEADER, SECRET};
 use crate::serve::get;
 
-/// Fails twice, in two ways.
+/// Answers the first call of a delivery with 500, the second with 302 and all others with 200.
 fn answers(_endpoint: &str, _call: &Verified, before: usize) -> Answer {
     Answer::Status([500, 302].get(before).copied().unwrap_or(200))
 }
 
 /// Proves: S2-053, S2-062
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_that_is_said_of_webhooks_holds_a_secret() {
+async fn no_output_about_webhooks_contains_a_secret() {
     Site::everywhere(answers, async |site| {
         site.add("billing", &["--schedule", "1s,1s", "--topics", "order"]);
         let mut server = site.world.crew.spawn(&["serve", "--listen", "127.0.0.1:0"]);
@@ -65,7 +65,7 @@ async fn nothing_that_is_said_of_webhooks_holds_a_secret() {
     .await;
 }
 
-/// A refused value is not repeated in the error, because it may be secret.
+/// Runs commands with invalid values; their errors must not repeat the value, which may be secret.
 fn refused(site: &Site) {
     let url = format!("http://{}/other", site.receiver.address);
     let named = format!("http://user:{}@{}/other", HEADER.1, site.receiver.address);

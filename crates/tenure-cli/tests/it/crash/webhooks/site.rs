@@ -54,7 +54,7 @@ impl Site {
         tokio::join!(Box::pin(case(sqlite)), Box::pin(case(postgres)));
     }
 
-    /// The site with the endpoints of the storm.
+    /// Creates a site with the endpoints of the storm.
     pub(in crate::crash) async fn storm(world: World, manner: Manner) -> Self {
         let site = Self::new(world, Receiver::start(manner), STORM_TERM).await;
         for (endpoint, topic) in ENDPOINTS {
@@ -165,8 +165,8 @@ impl Site {
         self.run(&args).succeeded().objects().remove(0)
     }
 
-    /// Sends one more event to this endpoint and waits until it is delivered. All earlier events
-    /// have then been sent.
+    /// Enqueues one more event and waits until one of its deliveries is done. All earlier events
+    /// have been sent by then.
     pub(super) async fn send_one_more(&self, topic: &str) {
         let event = self.enqueue(topic);
         let filter = Filter {
@@ -217,13 +217,13 @@ impl Site {
         assert_eq!(self.deliveries().await.len(), 2);
     }
 
-    /// Asserts that no output contains a secret.
+    /// Asserts that no log or output contains a secret, a payload or a header value.
     pub(in crate::crash) fn keeps_secrets(&self) {
         let key = std::fs::read_to_string(self.world.place.path("tenure.key")).unwrap();
         let key = key.rsplit(':').next().unwrap().trim().to_owned();
         let secret = SECRET.trim_start_matches("whsec_");
         let (logs, said) = (self.world.crew.logs().concat(), self.said.lock().unwrap());
-        assert!(logs.len() > 1000, "the logs are whole");
+        assert!(logs.len() > 1000, "the logs are too short");
         for canary in ["canary-payload", HEADER.1, secret, &key] {
             for text in [&logs, &*said] {
                 let found = text.lines().find(|line| line.contains(canary));
@@ -254,7 +254,8 @@ impl Blocked {
         Self::Postgres(conn)
     }
 
-    /// Returns true if another connection waits for the lock; SQLite does not show that.
+    /// Returns true if another connection waits for the lock. On SQLite, which does not show that,
+    /// it always returns true.
     pub(super) async fn is_felt(&mut self) -> bool {
         let Self::Postgres(conn) = self else {
             return true;
@@ -265,8 +266,8 @@ impl Blocked {
         sqlx::query_scalar(ask).fetch_one(conn).await.unwrap()
     }
 
-    /// Releases the lock. The statements of processes that were killed while they waited are never
-    /// executed.
+    /// Releases the lock. On PostgreSQL it first ends all waiting connections, so that the
+    /// statements of killed processes are never executed.
     pub(super) async fn end(self) {
         match self {
             Self::Sqlite(conn) => conn.execute_batch("rollback").unwrap(),

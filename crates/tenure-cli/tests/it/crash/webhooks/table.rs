@@ -25,12 +25,12 @@ pub(super) fn first_held(_endpoint: &str, call: &Verified, before: usize) -> Ans
     Answer::Status(200)
 }
 
-/// Answers every call at once.
+/// Answers every call with 200 at once.
 pub(super) fn well(_endpoint: &str, _call: &Verified, _before: usize) -> Answer {
     Answer::Status(200)
 }
 
-/// Pauses a worker while it has no open transaction, because SQLite has one writer.
+/// Pauses a worker while it has no open transaction, which would block all other writers of SQLite.
 async fn stop(site: &Site, process: &Process) {
     let blocked = Blocked::begin(site).await;
     process.pause();
@@ -39,7 +39,7 @@ async fn stop(site: &Site, process: &Process) {
 
 /// Proves: S2-041
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_whose_producer_was_killed_before_its_commit_is_owed_to_nobody() {
+async fn an_event_whose_producer_was_killed_before_its_commit_has_no_deliveries() {
     Site::everywhere(first_held, async |site| {
         site.add("billing", &[]);
         let mut blocked = Blocked::begin(&site).await;
@@ -50,7 +50,7 @@ async fn an_event_whose_producer_was_killed_before_its_commit_is_owed_to_nobody(
         within(LONGEST, async || blocked.is_felt().await.then_some(())).await;
         producer.kill().unwrap();
         let said = producer.wait_with_output().unwrap();
-        assert!(said.stdout.is_empty(), "it never said that it was written");
+        assert!(said.stdout.is_empty(), "nothing was confirmed");
         blocked.end().await;
 
         let _worker = site.work().await;
@@ -64,7 +64,7 @@ async fn an_event_whose_producer_was_killed_before_its_commit_is_owed_to_nobody(
     .await;
 }
 
-/// The work on orders waits for the file `go`.
+/// The command for orders creates the file `here` and then waits for the file `go`.
 const GATE: &str = r#"
 [publishers.gate]
 kind = "exec"
@@ -78,7 +78,7 @@ topics = ["order"]
 publisher = "gate"
 "#;
 
-/// The step before which a worker that holds an event is killed.
+/// The step before which a worker is killed: the end of its command, or the commit of its settle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     TheEnd,
@@ -87,7 +87,7 @@ enum Before {
 
 /// Proves: S2-040, S2-041
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_before_the_fan_out_an_event_is_owed_to_each_endpoint_once() {
+async fn an_event_whose_worker_is_killed_before_the_fan_out_is_delivered_to_each_endpoint_once() {
     for before in [Before::TheEnd, Before::TheCommit] {
         Site::everywhere(well, async |site| {
             site.configure(super::TERM, GATE);
@@ -141,7 +141,7 @@ async fn killed_before_the_fan_out_an_event_is_owed_to_each_endpoint_once() {
 
 /// Proves: S2-040, S2-041, S2-042
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_before_the_call_a_delivery_is_sent_once_its_lease_has_lapsed() {
+async fn a_delivery_whose_worker_is_killed_before_the_call_is_sent_after_its_lease_lapses() {
     Site::everywhere_closed(well, async |site| {
         site.add("billing", &[]);
         let mut worker = site.work().await;
@@ -160,7 +160,7 @@ async fn killed_before_the_call_a_delivery_is_sent_once_its_lease_has_lapsed() {
 
 /// Proves: S2-023, S2-040, S2-041
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_after_the_answer_a_delivery_is_not_delivered_until_that_is_committed() {
+async fn a_delivery_whose_worker_is_killed_between_answer_and_commit_is_sent_again() {
     Site::everywhere(first_held, async |site| {
         site.add("billing", &[]);
         let mut worker = site.work().await;
@@ -187,7 +187,7 @@ async fn killed_after_the_answer_a_delivery_is_not_delivered_until_that_is_commi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_after_the_commit_nothing_is_sent_again() {
+async fn a_delivery_whose_worker_is_killed_after_the_commit_is_not_sent_again() {
     Site::everywhere(well, async |site| {
         site.add("billing", &[]);
         let mut worker = site.work().await;
@@ -218,7 +218,7 @@ fn counted(metrics: &str, [name, label]: [&str; 2]) -> u32 {
 
 /// Proves: S2-020, S2-022, S2-023, S2-024, S2-052
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stopped_for_longer_than_the_term_a_worker_changes_nothing_any_more() {
+async fn a_worker_that_was_paused_past_its_term_changes_nothing() {
     for is_answered in [false, true] {
         Site::everywhere(first_held, async |site| {
             site.add("billing", &[]);
@@ -242,7 +242,7 @@ async fn stopped_for_longer_than_the_term_a_worker_changes_nothing_any_more() {
                 site.receiver.left(0).await;
             }
             site.is_recovered(stopped_at, Superseded, 2).await;
-            assert_eq!(site.record(delivery).await, before, "it stands");
+            assert_eq!(site.record(delivery).await, before, "nothing has changed");
 
             let address = address(&worker).await;
             let metrics = within(LONGEST, async || {
@@ -263,7 +263,7 @@ async fn stopped_for_longer_than_the_term_a_worker_changes_nothing_any_more() {
     }
 }
 
-/// The address of a server.
+/// Waits until the log of a server shows its address.
 pub(super) async fn address(process: &Process) -> std::net::SocketAddr {
     within(LONGEST, async || {
         let text = process.output();

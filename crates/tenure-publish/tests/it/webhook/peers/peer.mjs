@@ -1,7 +1,7 @@
-// Verifies a call with the published JavaScript library, and signs one with it; with a public key,
-// which the library does not know, by Node's own ed25519.
+// Verifies a call with the published JavaScript library, and signs one with it. The library does
+// not support public keys, so Node's own ed25519 verifies those signatures.
 // Reads {"secret", "public", "headers", "body", "other"} as JSON, writes the results as JSON.
-// The first argument is the folder that the library is installed in.
+// The first argument is the folder in which the library is installed.
 import { createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";

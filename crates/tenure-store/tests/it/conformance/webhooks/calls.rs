@@ -14,18 +14,18 @@ use super::{
 use crate::world::{T0, World, at, dead, fresh, retry};
 
 on_every_keeper_of_webhooks!(
-    a_call_is_on_record_with_its_settle,
-    a_call_without_an_answer_is_on_record,
-    an_answer_may_hold_anything,
+    a_settle_records_its_call,
+    a_call_without_a_reply_is_recorded,
+    a_reply_may_contain_any_bytes,
     the_call_of_a_refused_delivery_is_superseded,
-    of_a_lease_each_delivery_is_judged_by_itself,
-    a_repeated_settle_leaves_a_call_as_it_is,
-    a_call_without_a_settle_is_written_down_once,
+    each_delivery_of_a_lease_is_judged_by_itself,
+    a_repeated_settle_does_not_change_its_call,
+    a_call_without_a_settle_is_recorded_once,
     a_claim_opens_an_attempt,
-    an_attempt_ends_as_its_call_did,
-    a_lapse_leaves_an_attempt_of_which_nothing_is_known,
-    what_was_given_back_without_a_call_is_no_attempt,
-    what_was_buried_in_hand_may_have_been_sent,
+    an_attempt_has_the_outcome_of_its_call,
+    a_lapse_leaves_an_attempt_with_an_unknown_outcome,
+    a_lease_that_ends_without_a_call_is_not_an_attempt,
+    a_delivery_that_is_buried_while_held_may_have_been_sent,
     attempts_outlive_a_replay,
 );
 
@@ -53,7 +53,7 @@ async fn outcomes(world: &dyn World, delivery: ItemId) -> Vec<AttemptOutcome> {
     tries.iter().map(|attempt| attempt.outcome).collect()
 }
 
-async fn a_call_is_on_record_with_its_settle(world: &dyn World) {
+async fn a_settle_records_its_call(world: &dyn World) {
     let (_, held) = held_delivery(world, T0).await;
     let id = held.ids()[0];
     let mut reply = Reply::status(503);
@@ -109,7 +109,7 @@ async fn a_call_is_on_record_with_its_settle(world: &dyn World) {
     assert_eq!(all.len(), 2);
 }
 
-async fn a_call_without_an_answer_is_on_record(world: &dyn World) {
+async fn a_call_without_a_reply_is_recorded(world: &dyn World) {
     let (endpoint, held) = held_delivery(world, T0).await;
     let id = held.ids()[0];
     let refused = Reply::error(CallErrorKind::Connect, "nobody took the connection");
@@ -137,11 +137,11 @@ async fn a_call_without_an_answer_is_on_record(world: &dyn World) {
     assert_eq!(
         world.counters(id).await.failures,
         1,
-        "an abort is not charged"
+        "an abort is not a failure"
     );
 }
 
-async fn an_answer_may_hold_anything(world: &dyn World) {
+async fn a_reply_may_contain_any_bytes(world: &dyn World) {
     let (_, held) = held_delivery(world, T0).await;
     let mut reply = Reply::status(599);
     reply.body = vec![0, 255, b'\'', b'"', b'\\', 0xc3];
@@ -186,7 +186,7 @@ async fn the_call_of_a_refused_delivery_is_superseded(world: &dyn World) {
     assert_eq!(outcomes(world, id).await, [Superseded, Failed, Delivered]);
 }
 
-async fn of_a_lease_each_delivery_is_judged_by_itself(world: &dyn World) {
+async fn each_delivery_of_a_lease_is_judged_by_itself(world: &dyn World) {
     let endpoint = add(world, "billing", &["*"]).await;
     publish(world, &[event("order.paid"), event("order.paid")], T0).await;
     let held = take(world, &endpoint, T0).await;
@@ -207,7 +207,7 @@ async fn of_a_lease_each_delivery_is_judged_by_itself(world: &dyn World) {
     assert_eq!(world.state(ids[0]).await, State::Dead);
 }
 
-async fn a_repeated_settle_leaves_a_call_as_it_is(world: &dyn World) {
+async fn a_repeated_settle_does_not_change_its_call(world: &dyn World) {
     let (_, held) = held_delivery(world, T0).await;
     let id = held.ids()[0];
     let settle = told(&held, Outcome::Done, call(&held, Delivered, 200), at(5));
@@ -223,7 +223,7 @@ async fn a_repeated_settle_leaves_a_call_as_it_is(world: &dyn World) {
     assert_eq!(calls(world, id).await[0].began_at, at(3));
 }
 
-async fn a_call_without_a_settle_is_written_down_once(world: &dyn World) {
+async fn a_call_without_a_settle_is_recorded_once(world: &dyn World) {
     let (endpoint, first) = held_delivery(world, T0).await;
     let id = first.ids()[0];
     assert_eq!(world.reap_at(at(31)).await.len(), 1);
@@ -265,7 +265,7 @@ async fn a_claim_opens_an_attempt(world: &dyn World) {
     assert_eq!(tries(world, id).await, [expected]);
 }
 
-async fn an_attempt_ends_as_its_call_did(world: &dyn World) {
+async fn an_attempt_has_the_outcome_of_its_call(world: &dyn World) {
     let (endpoint, mut held) = held_delivery(world, T0).await;
     let id = held.ids()[0];
     let ends = [
@@ -289,7 +289,7 @@ async fn an_attempt_ends_as_its_call_did(world: &dyn World) {
     }
 }
 
-async fn a_lapse_leaves_an_attempt_of_which_nothing_is_known(world: &dyn World) {
+async fn a_lapse_leaves_an_attempt_with_an_unknown_outcome(world: &dyn World) {
     let (endpoint, first) = held_delivery(world, T0).await;
     let id = first.ids()[0];
     assert_eq!(outcomes(world, id).await, [Open]);
@@ -301,18 +301,18 @@ async fn a_lapse_leaves_an_attempt_of_which_nothing_is_known(world: &dyn World) 
     assert_eq!(outcomes(world, id).await, [Unknown, Open]);
     assert!(second.lease.fence > first.lease.fence);
     assert_eq!(second.items[0].counters.crashes, 1);
-    // The first sender was only slow, and its late record replaces a missing one.
+    // The first sender was only slow; its late call fills in the unknown outcome.
     record(world, &[call(&first, Superseded, 200)], at(40)).await;
     assert_eq!(outcomes(world, id).await, [Superseded, Open]);
 }
 
-async fn what_was_given_back_without_a_call_is_no_attempt(world: &dyn World) {
+async fn a_lease_that_ends_without_a_call_is_not_an_attempt(world: &dyn World) {
     let (endpoint, held) = held_delivery(world, T0).await;
     let id = held.ids()[0];
     assert_eq!(world.release(&held.lease.token, at(1)).await, 1);
     assert_eq!(tries(world, id).await, []);
     assert_eq!(world.bury(id, 1, at(2)).await, Guarded::Accepted(()));
-    assert_eq!(tries(world, id).await, [], "nobody could have sent it");
+    assert_eq!(tries(world, id).await, [], "no sender could have sent it");
     assert_eq!(world.replay(id, at(3)).await, Guarded::Accepted(()));
     let held = take(world, &endpoint, at(4)).await;
     let settle = Settle::new(held.lease.token.clone()).item(id, dead());
@@ -320,7 +320,7 @@ async fn what_was_given_back_without_a_call_is_no_attempt(world: &dyn World) {
     assert_eq!(tries(world, id).await, [], "settled without a call");
 }
 
-async fn what_was_buried_in_hand_may_have_been_sent(world: &dyn World) {
+async fn a_delivery_that_is_buried_while_held_may_have_been_sent(world: &dyn World) {
     let (_, held) = held_delivery(world, T0).await;
     let id = held.ids()[0];
     assert_eq!(world.bury(id, 1, at(1)).await, Guarded::Accepted(()));

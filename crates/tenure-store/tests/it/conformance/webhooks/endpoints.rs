@@ -17,17 +17,17 @@ use crate::world::{T0, World, ask, at, fresh};
 
 on_every_keeper_of_webhooks!(
     an_endpoint_comes_back_as_it_was_added,
-    a_name_is_given_once,
-    what_is_unknown_is_not_found,
+    the_name_of_an_endpoint_is_used_only_once,
+    unknown_endpoints_are_not_found,
     endpoints_are_listed_by_name_and_page_by_page,
-    a_change_names_the_version_that_it_has_seen,
-    a_change_is_whole,
-    queues_and_endpoints_share_their_numbers,
-    a_disabled_endpoint_tells_why_and_since_when,
+    a_change_of_an_outdated_version_is_refused,
+    a_change_replaces_all_settings_of_one_endpoint,
+    queues_and_endpoints_have_different_numbers,
+    a_disabled_endpoint_has_the_reason_and_the_time,
     enabling_clears_the_health,
     a_removed_endpoint_stays_removed,
-    health_is_kept_as_it_was_told,
-    every_change_of_an_endpoint_is_news,
+    health_is_stored_without_a_new_version,
+    every_change_of_an_endpoint_raises_the_version_of_due,
 );
 
 async fn an_endpoint_comes_back_as_it_was_added(world: &dyn World) {
@@ -63,7 +63,7 @@ async fn an_endpoint_comes_back_as_it_was_added(world: &dyn World) {
     assert_eq!(all, [added]);
 }
 
-async fn a_name_is_given_once(world: &dyn World) {
+async fn the_name_of_an_endpoint_is_used_only_once(world: &dyn World) {
     let first = add(world, "billing", &["order.*"]).await;
     assert_eq!(try_add(world, "billing", &["mail.*"]).await, None);
     assert_eq!(delivery_states(world, "billing").await, first);
@@ -72,7 +72,7 @@ async fn a_name_is_given_once(world: &dyn World) {
     assert_eq!(delivery_states(world, "billing").await, gone);
 }
 
-async fn what_is_unknown_is_not_found(world: &dyn World) {
+async fn unknown_endpoints_are_not_found(world: &dyn World) {
     let known = add(world, "billing", &["*"]).await;
     let stranger = ChangeEndpoint {
         id: id("stranger"),
@@ -109,7 +109,7 @@ async fn endpoints_are_listed_by_name_and_page_by_page(world: &dyn World) {
     assert_eq!(names, ["0", "a", "a-1", "a1", "a_1", "b"]);
 }
 
-async fn a_change_names_the_version_that_it_has_seen(world: &dyn World) {
+async fn a_change_of_an_outdated_version_is_refused(world: &dyn World) {
     let first = add(world, "billing", &["order.*"]).await;
     let Guarded::Accepted(second) = change(world, unchanged(&first, at(1))).await else {
         panic!("the version was the right one");
@@ -123,7 +123,7 @@ async fn a_change_names_the_version_that_it_has_seen(world: &dyn World) {
     assert_eq!(delivery_states(world, "billing").await, second);
 }
 
-async fn a_change_is_whole(world: &dyn World) {
+async fn a_change_replaces_all_settings_of_one_endpoint(world: &dyn World) {
     let first = add(world, "billing", &["order.*"]).await;
     let other = add(world, "audit", &["*"]).await;
     let mut asked = unchanged(&first, at(1));
@@ -137,7 +137,7 @@ async fn a_change_is_whole(world: &dyn World) {
     assert_eq!(second.sealed, "another");
     assert_eq!((second.number, second.created_at), (first.number, T0));
     assert_eq!(delivery_states(world, "billing").await, second);
-    assert_eq!(delivery_states(world, "audit").await, other, "nobody else");
+    assert_eq!(delivery_states(world, "audit").await, other, "unchanged");
     let paid = publish_one(world, "order.paid", at(2)).await;
     let sent = publish_one(world, "mail.sent", at(3)).await;
     let audited = [(paid, other.number), (sent, other.number)];
@@ -147,7 +147,7 @@ async fn a_change_is_whole(world: &dyn World) {
     assert_eq!(deliveries_of(world).await, expected, "by the new rules");
 }
 
-async fn queues_and_endpoints_share_their_numbers(world: &dyn World) {
+async fn queues_and_endpoints_have_different_numbers(world: &dyn World) {
     let mut endpoints = vec![add(world, "one", &["order.*"]).await];
     let mut queues = vec![QueueName::default()];
     for name in ["mail", "slow"] {
@@ -175,7 +175,7 @@ async fn queues_and_endpoints_share_their_numbers(world: &dyn World) {
     assert_eq!(due(world, at(2)).await.lanes.len(), 3);
 }
 
-async fn a_disabled_endpoint_tells_why_and_since_when(world: &dyn World) {
+async fn a_disabled_endpoint_has_the_reason_and_the_time(world: &dyn World) {
     add(world, "billing", &["*"]).await;
     let reasons = [
         Disabled::ByHand("it's \"being\" moved".into()),
@@ -191,7 +191,7 @@ async fn a_disabled_endpoint_tells_why_and_since_when(world: &dyn World) {
         };
         let kept = turn(world, "billing", state, off).await;
         let expected = EndpointState::Disabled { why, since: off };
-        assert_eq!(kept.state, expected, "the moment is the store's");
+        assert_eq!(kept.state, expected, "the time is the store's");
         assert_eq!(delivery_states(world, "billing").await, kept);
         let kept = turn(world, "billing", expected.clone(), edited).await;
         assert_eq!(kept.state, expected, "it was disabled before");
@@ -251,7 +251,7 @@ async fn a_removed_endpoint_stays_removed(world: &dyn World) {
 }
 
 /// The version does not include the health: a change need not know the latest health.
-async fn health_is_kept_as_it_was_told(world: &dyn World) {
+async fn health_is_stored_without_a_new_version(world: &dyn World) {
     let endpoint = add(world, "billing", &["*"]).await;
     let other = add(world, "audit", &["*"]).await;
     keep_health(world, "billing", &ill()).await;
@@ -271,7 +271,7 @@ async fn health_is_kept_as_it_was_told(world: &dyn World) {
     );
 }
 
-async fn every_change_of_an_endpoint_is_news(world: &dyn World) {
+async fn every_change_of_an_endpoint_raises_the_version_of_due(world: &dyn World) {
     let mut versions = vec![due(world, T0).await.version];
     add(world, "billing", &["*"]).await;
     versions.push(due(world, T0).await.version);

@@ -14,25 +14,25 @@ use super::{
 use crate::world::{T0, TERM, World, ask, at, dead, fresh, retry};
 
 on_every_keeper_of_webhooks!(
-    an_event_is_owed_to_each_endpoint_that_wants_it,
-    a_delivery_shows_its_event,
-    bytes_are_owed_as_bytes,
-    own_topics_are_owed_to_those_who_ask_for_them,
-    an_event_that_is_not_named_is_not_owed,
-    only_what_is_done_is_owed,
-    a_refused_settle_owes_nothing,
-    what_is_said_out_of_turn_owes_nothing,
-    a_repeated_settle_owes_nothing_more,
-    a_replayed_event_is_owed_once,
-    a_replayed_event_is_owed_to_endpoints_that_came_since,
-    two_who_settle_one_event_owe_it_once,
-    the_urgency_of_an_event_is_that_of_its_deliveries,
-    a_settle_that_claims_owes_too,
-    what_is_owed_waits_for_a_disabled_endpoint,
-    a_delivery_is_no_source,
+    an_event_gets_a_delivery_for_each_subscribed_endpoint,
+    a_delivery_contains_its_event,
+    bytes_are_delivered_as_bytes,
+    tenure_topics_are_delivered_only_to_endpoints_that_name_them,
+    an_event_that_fan_out_does_not_name_gets_no_delivery,
+    only_a_done_event_gets_deliveries,
+    a_refused_settle_creates_no_delivery,
+    an_outcome_out_of_turn_creates_no_delivery,
+    a_repeated_settle_creates_no_further_delivery,
+    a_replayed_event_gets_no_second_delivery,
+    a_replayed_event_gets_deliveries_for_new_endpoints,
+    two_settles_of_one_event_create_one_delivery,
+    deliveries_have_the_priority_of_their_event,
+    settle_and_claim_creates_deliveries,
+    deliveries_wait_while_their_endpoint_is_disabled,
+    a_delivery_gets_no_deliveries_of_its_own,
 );
 
-async fn an_event_is_owed_to_each_endpoint_that_wants_it(world: &dyn World) {
+async fn an_event_gets_a_delivery_for_each_subscribed_endpoint(world: &dyn World) {
     let billing = add(world, "billing", &["order.*"]).await;
     let audit = add(world, "audit", &["mail.sent", "*"]).await;
     add(world, "mail", &["mail.sent"]).await;
@@ -63,7 +63,7 @@ async fn an_event_is_owed_to_each_endpoint_that_wants_it(world: &dyn World) {
     );
 }
 
-async fn a_delivery_shows_its_event(world: &dyn World) {
+async fn a_delivery_contains_its_event(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let receipt = Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0001);
     let event = NewEvent::from_json("order.paid", "{\"n\":1e2, \"t\":\"ä'\\\"\"}")
@@ -98,7 +98,7 @@ async fn a_delivery_shows_its_event(world: &dyn World) {
     }
 }
 
-async fn bytes_are_owed_as_bytes(world: &dyn World) {
+async fn bytes_are_delivered_as_bytes(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let bytes = [0, 255, b'"', 10];
     let event = Event::from_bytes("order.paid", &bytes).expect("bytes");
@@ -108,7 +108,7 @@ async fn bytes_are_owed_as_bytes(world: &dyn World) {
     assert_eq!(event.payload_bytes().expect("bytes"), bytes);
 }
 
-async fn own_topics_are_owed_to_those_who_ask_for_them(world: &dyn World) {
+async fn tenure_topics_are_delivered_only_to_endpoints_that_name_them(world: &dyn World) {
     add(world, "all", &["*"]).await;
     add(world, "any", &["*.endpoint.disabled"]).await;
     let own = add(world, "own", &["tenure.*"]).await;
@@ -119,7 +119,7 @@ async fn own_topics_are_owed_to_those_who_ask_for_them(world: &dyn World) {
     assert_eq!(deliveries_of(world).await, expected);
 }
 
-async fn an_event_that_is_not_named_is_not_owed(world: &dyn World) {
+async fn an_event_that_fan_out_does_not_name_gets_no_delivery(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let ids = enqueue(world, &[event("order.paid"), event("order.paid")]).await;
     let held = world.claim(&fresh("relay"), 10, at(1)).await;
@@ -130,7 +130,7 @@ async fn an_event_that_is_not_named_is_not_owed(world: &dyn World) {
 }
 
 /// Proves: S2-005
-async fn only_what_is_done_is_owed(world: &dyn World) {
+async fn only_a_done_event_gets_deliveries(world: &dyn World) {
     add(world, "billing", &["*"]).await;
     for outcome in [retry(60), dead(), Outcome::RELEASE] {
         let id = enqueue(world, &[event("order.paid")]).await[0];
@@ -150,7 +150,7 @@ async fn only_what_is_done_is_owed(world: &dyn World) {
     assert_eq!(deliveries_of(world).await, []);
 }
 
-async fn a_refused_settle_owes_nothing(world: &dyn World) {
+async fn a_refused_settle_creates_no_delivery(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let id = enqueue(world, &[event("order.paid")]).await[0];
     let held = world.claim(&fresh("relay"), 1, T0).await;
@@ -179,7 +179,7 @@ async fn a_refused_settle_owes_nothing(world: &dyn World) {
 
 /// The second event of a run cannot be done before the first. Its settle is refused, so it gets no
 /// delivery.
-async fn what_is_said_out_of_turn_owes_nothing(world: &dyn World) {
+async fn an_outcome_out_of_turn_creates_no_delivery(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let events = [
         super::keyed("order.paid", "a"),
@@ -208,7 +208,7 @@ async fn what_is_said_out_of_turn_owes_nothing(world: &dyn World) {
 }
 
 /// The answer to the settle was lost, so the worker repeats it, possibly after further changes.
-async fn a_repeated_settle_owes_nothing_more(world: &dyn World) {
+async fn a_repeated_settle_creates_no_further_delivery(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let id = enqueue(world, &[event("order.paid")]).await[0];
     let held = world.claim(&fresh("relay"), 1, T0).await;
@@ -235,7 +235,7 @@ async fn a_repeated_settle_owes_nothing_more(world: &dyn World) {
     assert_eq!(deliveries_of(world).await, [(id, billing.number)]);
 }
 
-async fn a_replayed_event_is_owed_once(world: &dyn World) {
+async fn a_replayed_event_gets_no_second_delivery(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let id = publish_one(world, "order.paid", T0).await;
     let before = deliveries(world).await;
@@ -254,7 +254,7 @@ async fn a_replayed_event_is_owed_once(world: &dyn World) {
     assert_eq!(due(world, at(6)).await.lanes, []);
 }
 
-async fn a_replayed_event_is_owed_to_endpoints_that_came_since(world: &dyn World) {
+async fn a_replayed_event_gets_deliveries_for_new_endpoints(world: &dyn World) {
     let first = add(world, "first", &["*"]).await;
     let id = publish_one(world, "order.paid", T0).await;
     let second = add(world, "second", &["*"]).await;
@@ -268,7 +268,7 @@ async fn a_replayed_event_is_owed_to_endpoints_that_came_since(world: &dyn World
 }
 
 /// Two workers settle one event, and only the settle of the holder counts.
-async fn two_who_settle_one_event_owe_it_once(world: &dyn World) {
+async fn two_settles_of_one_event_create_one_delivery(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let id = enqueue(world, &[event("order.paid")]).await[0];
     let first = world.claim(&fresh("relay"), 1, T0).await;
@@ -282,7 +282,7 @@ async fn two_who_settle_one_event_owe_it_once(world: &dyn World) {
     assert_eq!(deliveries_of(world).await, [(id, billing.number)]);
 }
 
-async fn the_urgency_of_an_event_is_that_of_its_deliveries(world: &dyn World) {
+async fn deliveries_have_the_priority_of_their_event(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let levels = [0, 3, 7];
     let events = levels.map(|level| {
@@ -297,7 +297,7 @@ async fn the_urgency_of_an_event_is_that_of_its_deliveries(world: &dyn World) {
     assert_eq!(due(world, at(1)).await.lanes, expected);
 }
 
-async fn a_settle_that_claims_owes_too(world: &dyn World) {
+async fn settle_and_claim_creates_deliveries(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let ids = enqueue(world, &[event("order.paid"), event("order.paid")]).await;
     let held = world.claim(&fresh("relay"), 1, T0).await;
@@ -316,10 +316,10 @@ async fn a_settle_that_claims_owes_too(world: &dyn World) {
     let answer = world.lease().settle_and_claim(&settle, &claim).await;
     let (_, sending) = answer.expect("settle and claim");
     let sending = sending.expect("deliveries");
-    assert_eq!(super::sources_of(&sending), ids, "that of this settle, too");
+    assert_eq!(super::sources_of(&sending), ids, "also that of this settle");
 }
 
-async fn what_is_owed_waits_for_a_disabled_endpoint(world: &dyn World) {
+async fn deliveries_wait_while_their_endpoint_is_disabled(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let id = publish_one(world, "order.paid", T0).await;
     turn(world, "billing", disabled(), at(1)).await;
@@ -330,8 +330,8 @@ async fn what_is_owed_waits_for_a_disabled_endpoint(world: &dyn World) {
     assert_eq!(super::sources(world, &billing, at(4)).await, [id]);
 }
 
-/// A delivery gets no deliveries of its own, even if a settle names it for a fan-out.
-async fn a_delivery_is_no_source(world: &dyn World) {
+/// This holds even if a settle names the delivery for a fan-out.
+async fn a_delivery_gets_no_deliveries_of_its_own(world: &dyn World) {
     let (billing, held) = super::held_delivery(world, T0).await;
     let owed_before = deliveries_of(world).await;
     add(world, "other", &["*"]).await;

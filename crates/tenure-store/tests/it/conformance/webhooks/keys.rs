@@ -11,12 +11,12 @@ use crate::world::{T0, World, ask, at, dead, fresh, retry};
 
 on_every_keeper_of_webhooks!(
     deliveries_of_a_key_keep_their_order_per_endpoint,
-    a_run_of_events_is_owed_in_its_order,
-    a_failing_key_holds_nobody_else_back,
-    a_dead_delivery_lets_the_next_have_its_turn,
-    a_replayed_delivery_goes_to_the_tail_of_its_key,
-    the_key_of_an_endpoint_can_be_paused,
-    runs_of_a_key_keep_to_the_limit_of_their_lane,
+    deliveries_of_a_run_keep_its_order,
+    a_failing_key_does_not_hold_back_other_deliveries,
+    after_a_dead_delivery_the_next_one_of_its_key_is_claimed,
+    a_replayed_delivery_goes_to_the_end_of_its_key,
+    a_key_can_be_paused_for_one_endpoint,
+    a_run_respects_the_limit_of_its_lane,
 );
 
 /// Settles one held delivery.
@@ -51,8 +51,8 @@ async fn deliveries_of_a_key_keep_their_order_per_endpoint(world: &dyn World) {
     );
 }
 
-/// The order of the names in the settle does not matter.
-async fn a_run_of_events_is_owed_in_its_order(world: &dyn World) {
+/// The order of the events in `fan_out` does not matter.
+async fn deliveries_of_a_run_keep_its_order(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let ids = enqueue(world, &["a"; 4].map(|key| keyed("order.paid", key))).await;
     place(world).await;
@@ -76,7 +76,7 @@ async fn a_run_of_events_is_owed_in_its_order(world: &dyn World) {
     }
 }
 
-async fn a_failing_key_holds_nobody_else_back(world: &dyn World) {
+async fn a_failing_key_does_not_hold_back_other_deliveries(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let events = ["a", "a"].map(|key| keyed("order.paid", key));
     let ids = publish(world, &events, T0).await;
@@ -93,7 +93,7 @@ async fn a_failing_key_holds_nobody_else_back(world: &dyn World) {
     assert_eq!(sources(world, &one, at(60)).await, [ids[1]]);
 }
 
-async fn a_dead_delivery_lets_the_next_have_its_turn(world: &dyn World) {
+async fn after_a_dead_delivery_the_next_one_of_its_key_is_claimed(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let events = ["a", "a", "a"].map(|key| keyed("order.paid", key));
     let ids = publish(world, &events, T0).await;
@@ -106,7 +106,7 @@ async fn a_dead_delivery_lets_the_next_have_its_turn(world: &dyn World) {
     assert_eq!(sources(world, &one, at(2)).await, [ids[2]]);
 }
 
-async fn a_replayed_delivery_goes_to_the_tail_of_its_key(world: &dyn World) {
+async fn a_replayed_delivery_goes_to_the_end_of_its_key(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let events = ["a", "a", "a"].map(|key| keyed("order.paid", key));
     let ids = publish(world, &events, T0).await;
@@ -126,7 +126,7 @@ async fn a_replayed_delivery_goes_to_the_tail_of_its_key(world: &dyn World) {
     }
 }
 
-async fn the_key_of_an_endpoint_can_be_paused(world: &dyn World) {
+async fn a_key_can_be_paused_for_one_endpoint(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let two = add(world, "two", &["*"]).await;
     let paused = outbox(world).pause_key("one/a", Pause::Begin).await;
@@ -142,7 +142,7 @@ async fn the_key_of_an_endpoint_can_be_paused(world: &dyn World) {
     assert_eq!(sources(world, &one, at(2)).await, [id]);
 }
 
-async fn runs_of_a_key_keep_to_the_limit_of_their_lane(world: &dyn World) {
+async fn a_run_respects_the_limit_of_its_lane(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let two = add(world, "two", &["*"]).await;
     let ids = publish(world, &["a"; 5].map(|key| keyed("order.paid", key)), T0).await;

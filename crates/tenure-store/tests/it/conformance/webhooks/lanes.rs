@@ -11,16 +11,16 @@ use super::{
 use crate::world::{T0, TERM, TICK, World, ask, at, at_once, fresh, retry};
 
 on_every_keeper_of_webhooks!(
-    lanes_are_told_that_have_something_due,
-    what_is_told_is_what_can_be_claimed,
-    a_claim_by_lanes_takes_from_them_alone,
-    a_claim_over_queues_takes_no_delivery,
+    lanes_with_due_deliveries_are_listed,
+    every_due_lane_can_be_claimed,
+    a_claim_of_lanes_takes_only_from_them,
+    a_claim_of_queues_takes_no_delivery,
     each_lane_has_its_limit,
-    a_claim_by_lanes_keeps_to_its_own_limit,
-    lanes_are_taken_in_the_order_in_which_they_are_named,
-    there_may_be_nothing_in_a_lane,
-    what_lapsed_twice_is_claimed_alone,
-    what_is_owed_to_a_removed_endpoint_can_be_claimed,
+    a_claim_of_lanes_respects_its_own_limit,
+    lanes_are_claimed_in_the_order_of_the_request,
+    a_claim_of_empty_or_unknown_lanes_changes_nothing,
+    a_delivery_that_lapsed_twice_is_claimed_alone,
+    deliveries_of_a_removed_endpoint_can_be_claimed,
 );
 
 /// A claim of up to this many deliveries from these lanes.
@@ -35,7 +35,7 @@ async fn publish_many(world: &dyn World, n: usize) -> Vec<ItemId> {
     publish(world, &vec![event("order.paid"); n], T0).await
 }
 
-async fn lanes_are_told_that_have_something_due(world: &dyn World) {
+async fn lanes_with_due_deliveries_are_listed(world: &dyn World) {
     let one = add(world, "one", &["order.*"]).await;
     let two = add(world, "two", &["mail.*"]).await;
     add(world, "idle", &["never"]).await;
@@ -44,7 +44,7 @@ async fn lanes_are_told_that_have_something_due(world: &dyn World) {
     assert_eq!(
         (told.now, told.lanes),
         (at(1), vec![]),
-        "an event is not owed yet"
+        "no delivery before the fan-out"
     );
     publish(world, &[event("mail.sent")], at(2)).await;
     let lanes = vec![lane(&one, USUAL), lane(&two, USUAL)];
@@ -73,7 +73,7 @@ async fn lanes_are_told_that_have_something_due(world: &dyn World) {
     );
 }
 
-async fn what_is_told_is_what_can_be_claimed(world: &dyn World) {
+async fn every_due_lane_can_be_claimed(world: &dyn World) {
     for name in ["one", "two"] {
         add(world, name, &["*"]).await;
     }
@@ -89,7 +89,7 @@ async fn what_is_told_is_what_can_be_claimed(world: &dyn World) {
     assert_eq!(told.len(), 6);
     for (nth, lane) in told.iter().enumerate() {
         let claim = ask(&fresh("sender"), 9, T0).lanes(vec![(*lane, 9)]);
-        let held = world.try_claim(claim).await.expect("it was told");
+        let held = world.try_claim(claim).await.expect("the lane is due");
         assert_eq!(held.items.len(), 1);
         let delivery = held.items[0].content.delivery().expect("a delivery");
         assert_eq!(delivery.endpoint, lane.endpoint);
@@ -97,7 +97,7 @@ async fn what_is_told_is_what_can_be_claimed(world: &dyn World) {
     }
 }
 
-async fn a_claim_by_lanes_takes_from_them_alone(world: &dyn World) {
+async fn a_claim_of_lanes_takes_only_from_them(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let two = add(world, "two", &["*"]).await;
     let ids = publish_many(world, 2).await;
@@ -117,7 +117,7 @@ async fn a_claim_by_lanes_takes_from_them_alone(world: &dyn World) {
     assert_eq!(sources(world, &two, T0).await, ids);
 }
 
-async fn a_claim_over_queues_takes_no_delivery(world: &dyn World) {
+async fn a_claim_of_queues_takes_no_delivery(world: &dyn World) {
     add(world, "one", &["*"]).await;
     publish_many(world, 2).await;
     assert_eq!(world.drain("worker", at(1)).await, []);
@@ -145,7 +145,7 @@ async fn each_lane_has_its_limit(world: &dyn World) {
     assert_eq!(sources(world, &two, T0).await, ids[4..]);
 }
 
-async fn a_claim_by_lanes_keeps_to_its_own_limit(world: &dyn World) {
+async fn a_claim_of_lanes_respects_its_own_limit(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let two = add(world, "two", &["*"]).await;
     let ids = publish_many(world, 4).await;
@@ -157,7 +157,7 @@ async fn a_claim_by_lanes_keeps_to_its_own_limit(world: &dyn World) {
     assert_eq!(world.try_claim(by_lanes(0, &lanes, T0)).await, None);
 }
 
-async fn lanes_are_taken_in_the_order_in_which_they_are_named(world: &dyn World) {
+async fn lanes_are_claimed_in_the_order_of_the_request(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let two = add(world, "two", &["*"]).await;
     let urgent = NewEvent::from(event("order.paid"))
@@ -189,7 +189,7 @@ async fn lanes_are_taken_in_the_order_in_which_they_are_named(world: &dyn World)
     assert_eq!(sources(world, &one, at(1)).await, [usual]);
 }
 
-async fn there_may_be_nothing_in_a_lane(world: &dyn World) {
+async fn a_claim_of_empty_or_unknown_lanes_changes_nothing(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let before = world.dump().await;
     let lanes = [(&one, USUAL, 5), (&one, 0, 5)];
@@ -204,7 +204,7 @@ async fn there_may_be_nothing_in_a_lane(world: &dyn World) {
 }
 
 /// A delivery whose sender died twice must be claimed alone.
-async fn what_lapsed_twice_is_claimed_alone(world: &dyn World) {
+async fn a_delivery_that_lapsed_twice_is_claimed_alone(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let ids = publish_many(world, 2).await;
     let poison = take(world, &one, T0).await.ids();
@@ -234,7 +234,7 @@ async fn end(world: &dyn World, held: &Held, now: Timestamp) {
 }
 
 /// A sender claims such a delivery in order to settle it as dead.
-async fn what_is_owed_to_a_removed_endpoint_can_be_claimed(world: &dyn World) {
+async fn deliveries_of_a_removed_endpoint_can_be_claimed(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     publish_many(world, 1).await;
     turn(world, "one", removed(), at(1)).await;

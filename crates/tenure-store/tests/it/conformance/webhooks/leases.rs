@@ -9,18 +9,18 @@ use super::{add, due, event, held_delivery, lane, publish, publish_one, saved_ca
 use crate::world::{T0, TERM, TICK, World, ask, at, at_once, dead, fresh, retry, token};
 
 on_every_keeper_of_webhooks!(
-    a_heartbeat_moves_the_end_of_a_delivery_and_nothing_else,
-    a_heartbeat_never_moves_the_end_back,
-    a_heartbeat_is_the_holders_alone,
-    a_heartbeat_ends_with_the_delivery,
-    the_heartbeat_of_one_touches_no_other_delivery,
-    a_delivery_is_free_when_its_heartbeat_stops,
-    a_claim_takes_what_has_lapsed_by_itself,
-    only_the_holder_says_what_became_of_a_delivery,
+    a_heartbeat_moves_the_end_of_a_lease_and_nothing_else,
+    a_heartbeat_never_shortens_a_lease,
+    only_the_holder_can_renew_a_delivery,
+    a_settled_delivery_cannot_be_renewed,
+    a_refused_renewal_does_not_affect_other_deliveries,
+    a_delivery_can_be_claimed_again_after_its_heartbeat_stops,
+    a_claim_reaps_and_takes_a_lapsed_delivery,
+    only_the_holder_can_settle_a_delivery,
 );
 
 /// Proves: S2-012, S2-043
-async fn a_heartbeat_moves_the_end_of_a_delivery_and_nothing_else(world: &dyn World) {
+async fn a_heartbeat_moves_the_end_of_a_lease_and_nothing_else(world: &dyn World) {
     let endpoint = add(world, "billing", &["*"]).await;
     publish_one(world, "order.paid", T0).await;
     let first = take(world, &endpoint, T0).await;
@@ -55,7 +55,7 @@ async fn outbox_counts(world: &dyn World) -> tenure_core::store::Counts {
 }
 
 /// Proves: S2-012
-async fn a_heartbeat_never_moves_the_end_back(world: &dyn World) {
+async fn a_heartbeat_never_shortens_a_lease(world: &dyn World) {
     let (_, held) = held_delivery(world, T0).await;
     let short = Term::new(Duration::from_secs(5)).expect("a term");
     let renew = Renew::new(vec![held.lease.token.clone()], short).at(at(1));
@@ -66,7 +66,7 @@ async fn a_heartbeat_never_moves_the_end_back(world: &dyn World) {
 }
 
 /// Proves: S2-020, S2-021, S2-022
-async fn a_heartbeat_is_the_holders_alone(world: &dyn World) {
+async fn only_the_holder_can_renew_a_delivery(world: &dyn World) {
     let (endpoint, first) = held_delivery(world, T0).await;
     let before = world.dump().await;
     let answer = world.renew(&token("stranger", 1), at(1)).await;
@@ -79,14 +79,14 @@ async fn a_heartbeat_is_the_holders_alone(world: &dyn World) {
     assert_eq!(
         answer,
         Guarded::Refused(Refusal::Lost),
-        "it is another's now"
+        "another sender holds it"
     );
-    assert_eq!(world.dump().await, before, "whose lease is as it was");
+    assert_eq!(world.dump().await, before, "its lease is unchanged");
     assert!(world.renew(&second.lease.token, at(33)).await.is_accepted());
 }
 
 /// Proves: S2-020, S2-021
-async fn a_heartbeat_ends_with_the_delivery(world: &dyn World) {
+async fn a_settled_delivery_cannot_be_renewed(world: &dyn World) {
     let endpoint = add(world, "billing", &["*"]).await;
     for outcome in [Outcome::Done, retry(60), dead(), Outcome::RELEASE] {
         publish_one(world, "order.paid", T0).await;
@@ -102,7 +102,7 @@ async fn a_heartbeat_ends_with_the_delivery(world: &dyn World) {
 }
 
 /// Proves: S2-022
-async fn the_heartbeat_of_one_touches_no_other_delivery(world: &dyn World) {
+async fn a_refused_renewal_does_not_affect_other_deliveries(world: &dyn World) {
     let endpoint = add(world, "billing", &["*"]).await;
     publish(world, &vec![event("order.paid"); 3], T0).await;
     let mut held = Vec::new();
@@ -123,7 +123,7 @@ async fn the_heartbeat_of_one_touches_no_other_delivery(world: &dyn World) {
 }
 
 /// Proves: S2-040, S2-041
-async fn a_delivery_is_free_when_its_heartbeat_stops(world: &dyn World) {
+async fn a_delivery_can_be_claimed_again_after_its_heartbeat_stops(world: &dyn World) {
     let (endpoint, held) = held_delivery(world, T0).await;
     assert!(world.renew(&held.lease.token, at(20)).await.is_accepted());
     let end = at(20).after(TERM);
@@ -143,11 +143,14 @@ async fn a_delivery_is_free_when_its_heartbeat_stops(world: &dyn World) {
     let second = take(world, &endpoint, end.after(TICK)).await;
     assert_eq!(second.ids(), held.ids());
     assert_eq!(second.items[0].counters.crashes, 1);
-    assert_eq!(second.items[0].counters.failures, 0, "nobody failed");
+    assert_eq!(
+        second.items[0].counters.failures, 0,
+        "a lapse is not a failure"
+    );
 }
 
 /// Proves: S2-040, S2-042
-async fn a_claim_takes_what_has_lapsed_by_itself(world: &dyn World) {
+async fn a_claim_reaps_and_takes_a_lapsed_delivery(world: &dyn World) {
     let (endpoint, held) = held_delivery(world, T0).await;
     let lanes = vec![(lane(&endpoint, 7), 5)];
     let claim = |now| {
@@ -164,7 +167,7 @@ async fn a_claim_takes_what_has_lapsed_by_itself(world: &dyn World) {
 }
 
 /// Proves: S2-023
-async fn only_the_holder_says_what_became_of_a_delivery(world: &dyn World) {
+async fn only_the_holder_can_settle_a_delivery(world: &dyn World) {
     let (endpoint, first) = held_delivery(world, T0).await;
     let id = first.ids()[0];
     assert_eq!(world.reap_at(at(31)).await.len(), 1);

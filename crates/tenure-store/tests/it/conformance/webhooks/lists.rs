@@ -12,14 +12,14 @@ use super::{
 use crate::world::{T0, World, at, dead, fresh, retry, token};
 
 on_every_keeper_of_webhooks!(
-    events_and_deliveries_are_counted_apart,
-    what_waits_is_counted_per_endpoint,
-    events_and_deliveries_are_listed_apart,
+    events_and_deliveries_are_counted_separately,
+    waiting_deliveries_are_counted_per_endpoint,
+    events_and_deliveries_are_listed_separately,
     deliveries_are_found_by_their_ids,
     deliveries_are_listed_by_endpoint_and_by_event,
     deliveries_are_listed_by_state_and_by_topic,
     deliveries_are_listed_by_their_key,
-    lists_have_a_beginning_and_an_end_in_time,
+    lists_can_be_limited_to_a_range_of_time,
     deliveries_are_listed_page_by_page,
     a_delivery_can_be_replayed,
     a_delivery_can_be_buried,
@@ -58,7 +58,7 @@ fn of_deliveries(counts: &Counts) -> [u64; 5] {
     [pending.sum(), claimed, lapsed, delivered, dead]
 }
 
-async fn events_and_deliveries_are_counted_apart(world: &dyn World) {
+async fn events_and_deliveries_are_counted_separately(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     assert_eq!(count(world, T0).await.deliveries, DeliveryCounts::default());
     publish(world, &vec![event("order.paid"); 4], T0).await;
@@ -90,7 +90,7 @@ async fn events_and_deliveries_are_counted_apart(world: &dyn World) {
     assert_eq!(of_deliveries(&counts), [4, 0, 0, 0, 0]);
 }
 
-async fn what_waits_is_counted_per_endpoint(world: &dyn World) {
+async fn waiting_deliveries_are_counted_per_endpoint(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let two = add(world, "two", &["mail.*"]).await;
     add(world, "idle", &["never"]).await;
@@ -120,7 +120,7 @@ async fn what_waits_is_counted_per_endpoint(world: &dyn World) {
     assert_eq!(waiting, expected);
 }
 
-async fn events_and_deliveries_are_listed_apart(world: &dyn World) {
+async fn events_and_deliveries_are_listed_separately(world: &dyn World) {
     add(world, "one", &["order.*"]).await;
     let mut events = publish(world, &vec![event("order.paid"); 2], T0).await;
     events.extend(enqueue(world, &[event("order.paid")]).await);
@@ -244,7 +244,7 @@ async fn deliveries_are_listed_by_their_key(world: &dyn World) {
     assert_eq!(sources, [events[0], events[2]]);
 }
 
-async fn lists_have_a_beginning_and_an_end_in_time(world: &dyn World) {
+async fn lists_can_be_limited_to_a_range_of_time(world: &dyn World) {
     add(world, "one", &["*"]).await;
     for now in [5, 6, 7] {
         publish_one(world, "order.paid", at(now)).await;

@@ -181,8 +181,7 @@ async fn publish_one(world: &dyn World, topic: &str, now: Timestamp) -> ItemId {
     publish(world, &[event(topic)], now).await[0]
 }
 
-/// Runs a claim when no item is due, because in some stores claims choose the heads of keys, not
-/// fan-outs.
+/// Runs a claim at a time when no item is due: on PostgreSQL, a claim chooses the heads of keys.
 async fn place(world: &dyn World) {
     let claim = ask(&fresh("placer"), 1, Timestamp::from_micros(0));
     assert_eq!(world.try_claim(claim).await, None);

@@ -1,5 +1,5 @@
-//! Prune deletes deliveries together with the records of their calls, and keeps an event longer
-//! than its deliveries.
+//! Prune deletes deliveries together with the records of their calls, and keeps an event as long as
+//! it has deliveries.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::{
 use crate::world::{T0, TICK, World, ask, at, dead, fresh};
 
 on_every_keeper_of_webhooks!(
-    a_delivery_goes_with_its_calls,
-    what_is_still_owed_is_never_pruned,
-    an_event_outlives_its_deliveries,
-    an_event_that_nobody_wanted_goes_by_itself,
-    dead_deliveries_have_a_retention_of_their_own,
-    what_stays_does_not_keep_a_round_from_the_rest,
+    a_prune_deletes_a_delivery_with_its_calls,
+    an_open_delivery_is_never_pruned,
+    an_event_is_kept_as_long_as_it_has_deliveries,
+    an_event_without_deliveries_is_pruned,
+    dead_deliveries_have_a_separate_retention,
+    a_prune_passes_over_events_that_must_stay,
 );
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -35,7 +35,7 @@ async fn prune(world: &dyn World, asked: Prune) -> u64 {
             return gone;
         }
     }
-    panic!("there is no end to it");
+    panic!("the prune does not end");
 }
 
 async fn prune_at(world: &dyn World, now: Timestamp) -> u64 {
@@ -54,7 +54,7 @@ async fn send(world: &dyn World, endpoint: &Endpoint, now: Timestamp) -> Vec<Ite
     held.ids()
 }
 
-async fn a_delivery_goes_with_its_calls(world: &dyn World) {
+async fn a_prune_deletes_a_delivery_with_its_calls(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let event = publish_one(world, "order.paid", T0).await;
     let held = take(world, &one, T0).await;
@@ -79,7 +79,7 @@ async fn a_delivery_goes_with_its_calls(world: &dyn World) {
     assert_eq!(hooks(world).calls(id).await.expect("calls"), []);
 }
 
-async fn what_is_still_owed_is_never_pruned(world: &dyn World) {
+async fn an_open_delivery_is_never_pruned(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     publish(world, &vec![event("order.paid"); 2], T0).await;
     let held = super::try_take(world, (&one, 1), &fresh("sender"), T0).await;
@@ -91,7 +91,7 @@ async fn what_is_still_owed_is_never_pruned(world: &dyn World) {
     assert_eq!(all[1].state, State::Pending);
     for record in all {
         let event = record.content.event().expect("an event");
-        assert_eq!(event.payload(), "{\"n\":1}", "it is what it was");
+        assert_eq!(event.payload(), "{\"n\":1}", "unchanged");
         assert!(event.event_id().is_some());
     }
     assert_eq!(world.reap_at(long_after).await.len(), 1);
@@ -100,7 +100,7 @@ async fn what_is_still_owed_is_never_pruned(world: &dyn World) {
     assert!(again.ids().contains(&held.ids()[0]));
 }
 
-async fn an_event_outlives_its_deliveries(world: &dyn World) {
+async fn an_event_is_kept_as_long_as_it_has_deliveries(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let two = add(world, "two", &["*"]).await;
     let event = publish_one(world, "order.paid", T0).await;
@@ -108,7 +108,7 @@ async fn an_event_outlives_its_deliveries(world: &dyn World) {
     let past_first = at(2).after(HOUR);
     assert_eq!(prune_at(world, past_first).await, 1);
     assert!(!exists(world, first).await);
-    assert!(exists(world, event).await, "the other is still owed");
+    assert!(exists(world, event).await, "the other delivery is open");
     let second = take(world, &two, past_first).await;
     let owed = second.items[0].content.event().expect("an event");
     assert_eq!(owed.payload(), "{\"n\":1}");
@@ -122,7 +122,7 @@ async fn an_event_outlives_its_deliveries(world: &dyn World) {
     assert_eq!(deliveries(world).await, []);
 }
 
-async fn an_event_that_nobody_wanted_goes_by_itself(world: &dyn World) {
+async fn an_event_without_deliveries_is_pruned(world: &dyn World) {
     let one = add(world, "one", &["order.*"]).await;
     let owed = publish_one(world, "order.paid", T0).await;
     let unwanted = publish_one(world, "mail.sent", T0).await;
@@ -131,7 +131,7 @@ async fn an_event_that_nobody_wanted_goes_by_itself(world: &dyn World) {
     assert_eq!(send(world, &one, at(10_000)).await.len(), 1);
 }
 
-async fn dead_deliveries_have_a_retention_of_their_own(world: &dyn World) {
+async fn dead_deliveries_have_a_separate_retention(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let events = publish(world, &vec![event("order.paid"); 2], T0).await;
     let held = take(world, &one, T0).await;
@@ -153,7 +153,7 @@ async fn dead_deliveries_have_a_retention_of_their_own(world: &dyn World) {
 }
 
 /// The events with open deliveries are older than those that can be deleted.
-async fn what_stays_does_not_keep_a_round_from_the_rest(world: &dyn World) {
+async fn a_prune_passes_over_events_that_must_stay(world: &dyn World) {
     add(world, "one", &["order.*"]).await;
     publish(world, &vec![event("order.paid"); 5], T0).await;
     let free = enqueue(world, &vec![event("mail.sent"); 3]).await;

@@ -13,18 +13,18 @@ use super::{add, deliveries, enqueue, event, keyed, outbox, place, publish, take
 use crate::world::{T0, World, ask, at, dead, fresh};
 
 on_every_keeper_of_webhooks!(
-    a_replay_puts_back_what_matches_step_by_step_and_nothing_else,
-    what_dies_again_or_comes_later_is_not_put_back,
-    a_key_keeps_its_order,
-    deliveries_are_chosen_by_their_endpoint,
-    every_part_of_a_filter_counts,
-    a_rate_is_kept_whoever_takes_the_steps,
+    a_replay_makes_only_matching_items_pending_step_by_step,
+    a_replay_skips_items_that_die_after_its_start,
+    a_bulk_replay_keeps_the_order_of_a_key,
+    deliveries_are_replayed_by_endpoint_or_by_event,
+    every_field_of_the_filter_is_applied,
+    the_rate_of_a_replay_holds_across_processes,
     operations_take_turns,
-    a_cancelled_replay_goes_no_further,
-    an_operation_is_kept_as_it_was_asked_for,
-    many_steppers_at_once_put_each_item_back_once,
-    what_ended_long_ago_goes_with_the_next_one,
-    a_queue_that_is_not_there_is_told,
+    a_cancelled_replay_stops,
+    a_replay_is_stored_as_requested,
+    concurrent_steps_replay_each_item_once,
+    the_start_of_a_replay_deletes_those_that_ended_long_ago,
+    a_replay_of_an_unknown_queue_is_an_error,
 );
 
 fn replays(world: &dyn World) -> &dyn Replays {
@@ -66,7 +66,7 @@ async fn killed(world: &dyn World, events: &[Event], now: Timestamp) -> Vec<Item
     ids
 }
 
-/// Settles all due events in the queue of these tests.
+/// Settles all due events of all queues.
 async fn settle_all(world: &dyn World, outcome: &Outcome, now: Timestamp) {
     let known = outbox(world).queues().await.expect("queues");
     let queues: Vec<QueueName> = known.into_iter().map(|queue| queue.name).collect();
@@ -89,7 +89,7 @@ async fn states(world: &dyn World, ids: &[ItemId]) -> Vec<State> {
 }
 
 /// Proves: S4-032
-async fn a_replay_puts_back_what_matches_step_by_step_and_nothing_else(world: &dyn World) {
+async fn a_replay_makes_only_matching_items_pending_step_by_step(world: &dyn World) {
     let ids = killed(world, &vec![event("order.paid"); 5], T0).await;
     let others = killed(world, &[event("order.lost")], T0).await;
     let done = publish(world, &[event("order.paid")], T0).await;
@@ -122,7 +122,7 @@ async fn a_replay_puts_back_what_matches_step_by_step_and_nothing_else(world: &d
     assert_eq!(step(world, 2, at(3)).await, Stepped::default());
 }
 
-async fn what_dies_again_or_comes_later_is_not_put_back(world: &dyn World) {
+async fn a_replay_skips_items_that_die_after_its_start(world: &dyn World) {
     let ids = killed(world, &vec![event("order.paid"); 3], T0).await;
     start(world, filter(State::Dead), at(1)).await;
     step(world, 2, at(1)).await;
@@ -136,7 +136,7 @@ async fn what_dies_again_or_comes_later_is_not_put_back(world: &dyn World) {
     assert_eq!(states(world, &later).await, [State::Dead]);
 }
 
-async fn a_key_keeps_its_order(world: &dyn World) {
+async fn a_bulk_replay_keeps_the_order_of_a_key(world: &dyn World) {
     let ids = publish(world, &vec![keyed("order.paid", "customer-7"); 3], T0).await;
     start(world, filter(State::Done), at(1)).await;
     // Each step replays one item; items of later steps come later in the key.
@@ -154,7 +154,7 @@ async fn a_key_keeps_its_order(world: &dyn World) {
     assert_eq!(worked, ids);
 }
 
-async fn deliveries_are_chosen_by_their_endpoint(world: &dyn World) {
+async fn deliveries_are_replayed_by_endpoint_or_by_event(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let audit = add(world, "audit", &["*"]).await;
     let sources = publish(world, &vec![event("order.paid"); 3], T0).await;
@@ -191,7 +191,7 @@ async fn deliveries_are_chosen_by_their_endpoint(world: &dyn World) {
     assert_eq!(delivery_states(world, started.id).await.replayed, 1);
 }
 
-async fn every_part_of_a_filter_counts(world: &dyn World) {
+async fn every_field_of_the_filter_is_applied(world: &dyn World) {
     let mail = QueueName::new("mail").expect("a name");
     let added = outbox(world).add_queue(&mail, None).await;
     added.expect("add queue");
@@ -242,7 +242,7 @@ async fn every_part_of_a_filter_counts(world: &dyn World) {
     }
 }
 
-async fn a_rate_is_kept_whoever_takes_the_steps(world: &dyn World) {
+async fn the_rate_of_a_replay_holds_across_processes(world: &dyn World) {
     let ids = killed(world, &vec![event("order.paid"); 3], T0).await;
     let mut new = NewReplay::new(filter(State::Dead)).expect("it can be replayed");
     new.rate = ReplayRate::per_minute(60);
@@ -293,7 +293,7 @@ async fn operations_take_turns(world: &dyn World) {
     assert_eq!(all, [second.id, first.id]);
 }
 
-async fn a_cancelled_replay_goes_no_further(world: &dyn World) {
+async fn a_cancelled_replay_stops(world: &dyn World) {
     let ids = killed(world, &vec![event("order.paid"); 2], T0).await;
     let started = start(world, filter(State::Dead), at(1)).await;
     step(world, 1, at(1)).await;
@@ -315,7 +315,7 @@ async fn a_cancelled_replay_goes_no_further(world: &dyn World) {
     assert_eq!(refused, Guarded::Refused(Refusal::NotFound));
 }
 
-async fn an_operation_is_kept_as_it_was_asked_for(world: &dyn World) {
+async fn a_replay_is_stored_as_requested(world: &dyn World) {
     let wanted = Filter {
         state: Some(State::Dead),
         topic: Some("it's \"odd\"".to_owned()),
@@ -344,7 +344,7 @@ async fn an_operation_is_kept_as_it_was_asked_for(world: &dyn World) {
     assert_eq!(unknown.expect("replay operation"), None);
 }
 
-async fn many_steppers_at_once_put_each_item_back_once(world: &dyn World) {
+async fn concurrent_steps_replay_each_item_once(world: &dyn World) {
     let ids = killed(world, &vec![event("order.paid"); 60], T0).await;
     let started = start(world, filter(State::Dead), at(1)).await;
     let stepper = async || {
@@ -363,7 +363,7 @@ async fn many_steppers_at_once_put_each_item_back_once(world: &dyn World) {
     }
 }
 
-async fn what_ended_long_ago_goes_with_the_next_one(world: &dyn World) {
+async fn the_start_of_a_replay_deletes_those_that_ended_long_ago(world: &dyn World) {
     let first = start(world, filter(State::Dead), T0).await;
     finish(world, T0).await;
     let running = start(world, filter(State::Dead), T0).await;
@@ -374,10 +374,10 @@ async fn what_ended_long_ago_goes_with_the_next_one(world: &dyn World) {
     let all = replays(world).replays(10).await.expect("replays");
     let all: Vec<u64> = all.iter().map(|operation| operation.id).collect();
     assert_eq!(all, [third.id, second.id, running.id]);
-    assert!(first.id < running.id, "a number is not given again");
+    assert!(first.id < running.id, "an id is not used again");
 }
 
-async fn a_queue_that_is_not_there_is_told(world: &dyn World) {
+async fn a_replay_of_an_unknown_queue_is_an_error(world: &dyn World) {
     let wanted = Filter {
         queue: Some(QueueName::new("nowhere").expect("a name")),
         ..filter(State::Dead)

@@ -7,18 +7,18 @@ use crate::world::{T0, World, at, mismatch, operator};
 use AcquireResult::{AlreadyAcquired, AlreadyProcessed, Enqueued};
 
 on_every_queue!(
-    submit_never_refuses_a_newcomer,
-    a_lost_hint_is_found,
-    a_full_backlog_says_so_and_changes_nothing,
+    submit_queues_a_new_offset_behind_the_head,
+    idle_domains_with_a_backlog_are_found,
+    a_full_backlog_is_an_error_that_changes_nothing,
     without_a_term_nothing_lapses,
-    a_lapsed_reservation_is_taken_over_and_the_late_holder_told,
-    a_late_holder_that_nobody_replaced_is_still_the_holder,
-    a_renewal_moves_the_end_and_never_back,
-    a_replay_goes_to_the_tail,
+    a_lapsed_reservation_is_taken_over_and_its_late_holder_gets_an_error,
+    a_late_holder_that_was_not_replaced_is_still_the_holder,
+    a_renewal_never_shortens_a_reservation,
+    a_replayed_offset_goes_to_the_end_of_the_backlog,
 );
 
 /// Proves: S3-003
-async fn submit_never_refuses_a_newcomer(world: &dyn World) {
+async fn submit_queues_a_new_offset_behind_the_head(world: &dyn World) {
     let desk = operator(world);
     let AcquireResult::Acquired(token) = desk.submit("A", 1).await.unwrap() else {
         panic!("nothing was ahead");
@@ -28,8 +28,8 @@ async fn submit_never_refuses_a_newcomer(world: &dyn World) {
         desk.succeed("A", &token).await,
         Ok(SucceedResult::NextHint(2))
     );
-    // The caller has the hint but has not acquired the offset. Now `submit` queues a newcomer
-    // behind it, whereas `try_acquire` would be an error.
+    // The caller has the hint but has not acquired the offset. Now `submit` queues a new
+    // offset behind it, whereas `try_acquire` would be an error.
     assert_eq!(desk.submit("A", 3).await, Ok(Enqueued));
     assert_eq!(desk.submit("A", 3).await, Ok(Enqueued));
     assert_eq!(desk.idle_with_backlog(10).await, [("A".to_owned(), 2)]);
@@ -40,7 +40,7 @@ async fn submit_never_refuses_a_newcomer(world: &dyn World) {
     ));
 }
 
-async fn a_lost_hint_is_found(world: &dyn World) {
+async fn idle_domains_with_a_backlog_are_found(world: &dyn World) {
     let desk = operator(world);
     for n in 0..5 {
         let domain = format!("domain-{n}");
@@ -68,7 +68,7 @@ async fn a_lost_hint_is_found(world: &dyn World) {
     assert_eq!(desk.idle_with_backlog(100).await, []);
 }
 
-async fn a_full_backlog_says_so_and_changes_nothing(world: &dyn World) {
+async fn a_full_backlog_is_an_error_that_changes_nothing(world: &dyn World) {
     let desk = operator(world).rules(|rules| rules.backlog_limit = Some(2));
     let token = desk.acquire("A", 1).await;
     for offset in [2, 3] {
@@ -98,7 +98,7 @@ async fn without_a_term_nothing_lapses(world: &dyn World) {
 }
 
 /// Proves: S3-016
-async fn a_lapsed_reservation_is_taken_over_and_the_late_holder_told(world: &dyn World) {
+async fn a_lapsed_reservation_is_taken_over_and_its_late_holder_gets_an_error(world: &dyn World) {
     let desk = operator(world).term(30);
     let first = desk.acquire("A", 1).await;
     assert_eq!(
@@ -133,7 +133,7 @@ async fn a_lapsed_reservation_is_taken_over_and_the_late_holder_told(world: &dyn
     assert_eq!(late.try_acquire("B", 8).await, Ok(Enqueued));
 }
 
-async fn a_late_holder_that_nobody_replaced_is_still_the_holder(world: &dyn World) {
+async fn a_late_holder_that_was_not_replaced_is_still_the_holder(world: &dyn World) {
     let desk = operator(world).term(30);
     let token = desk.acquire("A", 1).await;
     let late = desk.at(at(1000));
@@ -145,7 +145,7 @@ async fn a_late_holder_that_nobody_replaced_is_still_the_holder(world: &dyn Worl
     );
 }
 
-async fn a_renewal_moves_the_end_and_never_back(world: &dyn World) {
+async fn a_renewal_never_shortens_a_reservation(world: &dyn World) {
     let desk = operator(world).term(60);
     let token = desk.acquire("A", 1).await;
     let later = desk.at(at(10));
@@ -158,7 +158,7 @@ async fn a_renewal_moves_the_end_and_never_back(world: &dyn World) {
     assert_eq!((held.acquired_at, held.until), (T0, Some(at(70))));
 }
 
-async fn a_replay_goes_to_the_tail(world: &dyn World) {
+async fn a_replayed_offset_goes_to_the_end_of_the_backlog(world: &dyn World) {
     let desk = operator(world).rules(|rules| rules.max_retries = 0);
     for offset in 1..=5 {
         desk.process("A", offset).await;

@@ -1,4 +1,4 @@
-//! The work lease at its limits: both ends of the numbers, unusual names, several spaces.
+//! The work lease at its limits: extreme offsets, unusual names, several spaces.
 
 use tenure_core::{AcquireResult, FailResult, ReplayResult, SucceedResult};
 
@@ -7,14 +7,14 @@ use crate::world::{World, mismatch, operator};
 use AcquireResult::{AlreadyFailed, AlreadyProcessed, Enqueued};
 
 on_every_queue!(
-    both_ends_of_the_numbers_are_offsets,
+    the_smallest_and_the_largest_number_are_valid_offsets,
     terminal_offsets_are_joined_in_any_order,
-    domains_and_spaces_do_not_touch,
-    domains_of_any_name_are_kept_as_they_are,
+    domains_and_spaces_are_independent,
+    unusual_names_of_domains_are_stored_unchanged,
 );
 
 /// Proves: S3-014
-async fn both_ends_of_the_numbers_are_offsets(world: &dyn World) {
+async fn the_smallest_and_the_largest_number_are_valid_offsets(world: &dyn World) {
     let desk = operator(world).rules(|rules| rules.max_retries = 0);
     let ends = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX];
     let mut token = desk.acquire("A", 7).await;
@@ -78,7 +78,7 @@ async fn terminal_offsets_are_joined_in_any_order(world: &dyn World) {
 }
 
 /// Proves: S3-007, S3-025
-async fn domains_and_spaces_do_not_touch(world: &dyn World) {
+async fn domains_and_spaces_are_independent(world: &dyn World) {
     let here = operator(world);
     let there = operator(world).space("payments-4");
     let (a, b, elsewhere) = (
@@ -102,7 +102,7 @@ async fn domains_and_spaces_do_not_touch(world: &dyn World) {
     );
 }
 
-async fn domains_of_any_name_are_kept_as_they_are(world: &dyn World) {
+async fn unusual_names_of_domains_are_stored_unchanged(world: &dyn World) {
     let desk = operator(world);
     let longest = "ü".repeat(127);
     let names = [

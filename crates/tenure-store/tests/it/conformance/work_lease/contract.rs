@@ -10,17 +10,17 @@ on_every_queue!(
     happy_path,
     queue_then_orchestrated_hand_off,
     out_of_order_acquire_is_an_error_that_changes_nothing,
-    a_retry_keeps_the_lease_its_token_and_its_first_moment,
-    the_limit_of_retries_is_tested_before_it_counts,
-    a_final_give_up_clears_the_lease_and_hints,
+    a_retry_keeps_the_lease_its_token_and_its_start,
+    an_offset_is_given_up_after_the_maximum_of_retries,
+    a_give_up_ends_the_lease_and_hints_at_the_next_offset,
     a_terminal_offset_is_never_acquired_again,
-    the_terminal_check_comes_before_the_look_at_the_lease,
+    a_terminal_offset_is_found_before_the_order_is_checked,
     the_same_offset_gets_the_same_token_again,
-    the_backlog_is_in_order_of_arrival_and_takes_none_twice,
-    hints_leave_the_backlog_as_it_is,
-    any_offset_may_follow_when_nothing_waits,
-    a_wrong_token_and_no_lease_are_errors_that_change_nothing,
-    what_is_asked_without_effect_changes_nothing,
+    the_backlog_keeps_the_order_of_arrival_and_has_no_duplicates,
+    a_hint_does_not_change_the_backlog,
+    without_a_backlog_any_offset_may_follow,
+    a_wrong_token_or_a_missing_lease_is_an_error_that_changes_nothing,
+    reads_and_a_replay_without_effect_change_nothing,
 );
 
 /// Proves: S3-041, S3-042, S3-049, S3-050, S3-051, S3-053, S3-077
@@ -77,7 +77,7 @@ async fn out_of_order_acquire_is_an_error_that_changes_nothing(world: &dyn World
 }
 
 /// Proves: S3-005, S3-016, S3-017, S3-062, S3-063, S3-064, S3-066, S3-080
-async fn a_retry_keeps_the_lease_its_token_and_its_first_moment(world: &dyn World) {
+async fn a_retry_keeps_the_lease_its_token_and_its_start(world: &dyn World) {
     let desk = operator(world);
     let token = desk.acquire("A", 1).await;
     for n in 1..=10 {
@@ -97,7 +97,7 @@ async fn a_retry_keeps_the_lease_its_token_and_its_first_moment(world: &dyn Worl
 }
 
 /// Proves: S3-057
-async fn the_limit_of_retries_is_tested_before_it_counts(world: &dyn World) {
+async fn an_offset_is_given_up_after_the_maximum_of_retries(world: &dyn World) {
     for limit in [0, 1, 3] {
         let desk = operator(world).rules(|rules| rules.max_retries = limit);
         let domain = format!("limit-{limit}");
@@ -112,7 +112,7 @@ async fn the_limit_of_retries_is_tested_before_it_counts(world: &dyn World) {
 }
 
 /// Proves: S3-058, S3-059, S3-060, S3-061, S3-065, S3-081
-async fn a_final_give_up_clears_the_lease_and_hints(world: &dyn World) {
+async fn a_give_up_ends_the_lease_and_hints_at_the_next_offset(world: &dyn World) {
     let desk = operator(world).rules(|rules| rules.max_retries = 0);
     let token = desk.acquire("A", 1).await;
     assert_eq!(desk.try_acquire("A", 2).await, Ok(Enqueued));
@@ -146,10 +146,10 @@ async fn a_terminal_offset_is_never_acquired_again(world: &dyn World) {
 }
 
 /// Proves: S3-034
-async fn the_terminal_check_comes_before_the_look_at_the_lease(world: &dyn World) {
+async fn a_terminal_offset_is_found_before_the_order_is_checked(world: &dyn World) {
     let desk = operator(world);
     desk.process("A", 1).await;
-    // One offset waits and none is in flight, but the error is not about the order.
+    // One offset waits and none is in flight, but the answer is not an error about the order.
     let token = desk.acquire("A", 2).await;
     assert_eq!(desk.try_acquire("A", 3).await, Ok(Enqueued));
     assert_eq!(
@@ -174,7 +174,7 @@ async fn the_same_offset_gets_the_same_token_again(world: &dyn World) {
 }
 
 /// Proves: S3-001, S3-008, S3-021, S3-075, S3-076
-async fn the_backlog_is_in_order_of_arrival_and_takes_none_twice(world: &dyn World) {
+async fn the_backlog_keeps_the_order_of_arrival_and_has_no_duplicates(world: &dyn World) {
     let desk = operator(world);
     let mut token = desk.acquire("A", 50).await;
     let order = [9, 60, -4, 9, 60, 55, 9];
@@ -185,11 +185,11 @@ async fn the_backlog_is_in_order_of_arrival_and_takes_none_twice(world: &dyn Wor
         let hint = desk.succeed("A", &token).await;
         assert_eq!(hint, Ok(SucceedResult::NextHint(offset)));
         token = desk.acquire("A", offset).await;
-        // A drained offset is not queued again, and a newcomer goes to the tail.
+        // A processed offset is not queued again.
         assert_eq!(
             desk.try_acquire("A", 50).await,
             Ok(AlreadyProcessed),
-            "50 is over"
+            "50 is processed"
         );
     }
     assert_eq!(
@@ -199,7 +199,7 @@ async fn the_backlog_is_in_order_of_arrival_and_takes_none_twice(world: &dyn Wor
 }
 
 /// Proves: S3-029, S3-052, S3-061
-async fn hints_leave_the_backlog_as_it_is(world: &dyn World) {
+async fn a_hint_does_not_change_the_backlog(world: &dyn World) {
     let desk = operator(world).rules(|rules| rules.max_retries = 0);
     let token = desk.acquire("A", 1).await;
     assert_eq!(desk.try_acquire("A", 2).await, Ok(Enqueued));
@@ -216,7 +216,7 @@ async fn hints_leave_the_backlog_as_it_is(world: &dyn World) {
 }
 
 /// Proves: S3-043
-async fn any_offset_may_follow_when_nothing_waits(world: &dyn World) {
+async fn without_a_backlog_any_offset_may_follow(world: &dyn World) {
     let desk = operator(world);
     for offset in [100, 3, 7, -1, 0, 99] {
         assert_eq!(desk.process("A", offset).await, None);
@@ -224,7 +224,7 @@ async fn any_offset_may_follow_when_nothing_waits(world: &dyn World) {
 }
 
 /// Proves: S3-010, S3-031, S3-047, S3-048, S3-055, S3-056, S3-068, S3-069
-async fn a_wrong_token_and_no_lease_are_errors_that_change_nothing(world: &dyn World) {
+async fn a_wrong_token_or_a_missing_lease_is_an_error_that_changes_nothing(world: &dyn World) {
     let desk = operator(world);
     let (token, stranger) = (desk.acquire("A", 1).await, fresh("stranger"));
     desk.process("B", 1).await;
@@ -250,12 +250,12 @@ async fn a_wrong_token_and_no_lease_are_errors_that_change_nothing(world: &dyn W
     assert_eq!(
         desk.succeed("A", &token).await,
         Err(no_lease("A")),
-        "a success is said once"
+        "a success is accepted once"
     );
     assert_eq!(world.dump().await, before);
 }
 
-async fn what_is_asked_without_effect_changes_nothing(world: &dyn World) {
+async fn reads_and_a_replay_without_effect_change_nothing(world: &dyn World) {
     let desk = operator(world);
     let before = world.dump().await;
     assert_eq!(desk.reservation("A").await, None);

@@ -1,4 +1,4 @@
-//! Effects of the watermark of a space, and the data that stays.
+//! The watermark of a space: its effects, and the data that the store then deletes or keeps.
 
 use tenure_core::{AcquireResult, ReplayResult, SucceedResult};
 
@@ -8,10 +8,10 @@ use AcquireResult::{AlreadyAcquired, AlreadyFailed, AlreadyProcessed, Enqueued};
 
 on_every_queue!(
     below_the_watermark_everything_is_processed,
-    what_is_in_flight_or_queued_outlives_the_watermark,
-    failures_are_remembered_until_they_are_forgotten,
-    a_domain_with_nothing_left_is_forgotten,
-    without_a_given_moment_the_clock_of_the_store_counts_reservations,
+    offsets_in_flight_or_queued_stay_below_the_watermark,
+    failures_below_the_watermark_stay_until_the_caller_forgets_them,
+    a_domain_without_offsets_is_deleted,
+    without_a_given_time_a_reservation_uses_the_clock_of_the_store,
 );
 
 /// Proves: S3-018
@@ -28,7 +28,7 @@ async fn below_the_watermark_everything_is_processed(world: &dyn World) {
     }
     assert_eq!(desk.submit("new", 11).await, Ok(AlreadyProcessed));
     assert_eq!(desk.process("new", 12).await, None);
-    // An operator can still replay it.
+    // An operator can still replay an offset below the watermark.
     assert_eq!(desk.replay("new", 3).await, Ok(ReplayResult::Enqueued));
     assert_eq!(desk.idle_with_backlog(10).await, [("new".to_owned(), 3)]);
     assert_eq!(desk.process("new", 3).await, None);
@@ -37,7 +37,7 @@ async fn below_the_watermark_everything_is_processed(world: &dyn World) {
     assert_eq!(desk.process("unheard", 3).await, None);
 }
 
-async fn what_is_in_flight_or_queued_outlives_the_watermark(world: &dyn World) {
+async fn offsets_in_flight_or_queued_stay_below_the_watermark(world: &dyn World) {
     let desk = operator(world);
     let token = desk.acquire("A", 1).await;
     assert_eq!(desk.submit("A", 2).await, Ok(Enqueued));
@@ -58,7 +58,7 @@ async fn what_is_in_flight_or_queued_outlives_the_watermark(world: &dyn World) {
     assert_eq!(desk.try_acquire("A", 1).await, Ok(AlreadyProcessed));
 }
 
-async fn failures_are_remembered_until_they_are_forgotten(world: &dyn World) {
+async fn failures_below_the_watermark_stay_until_the_caller_forgets_them(world: &dyn World) {
     let desk = operator(world).rules(|rules| rules.max_retries = 0);
     for offset in 1..=6 {
         desk.give_up("A", offset).await;
@@ -88,7 +88,7 @@ async fn failures_are_remembered_until_they_are_forgotten(world: &dyn World) {
 }
 
 /// Proves: S3-032
-async fn a_domain_with_nothing_left_is_forgotten(world: &dyn World) {
+async fn a_domain_without_offsets_is_deleted(world: &dyn World) {
     let desk = operator(world).rules(|rules| rules.max_retries = 0);
     desk.process("warm-up", 0).await;
     desk.advance_watermark(1).await;
@@ -122,7 +122,7 @@ async fn is_known(world: &dyn World, quoted: &str) -> bool {
     dump.contains(quoted) || dump.contains(&format!("<domain>{bare}</domain>"))
 }
 
-async fn without_a_given_moment_the_clock_of_the_store_counts_reservations(world: &dyn World) {
+async fn without_a_given_time_a_reservation_uses_the_clock_of_the_store(world: &dyn World) {
     let desk = operator(world).term(30);
     let leases = world.outbox().unwrap().work_leases();
     let mut ask = desk.ask("A");
@@ -130,7 +130,7 @@ async fn without_a_given_moment_the_clock_of_the_store_counts_reservations(world
     let answer = leases.try_acquire(&ask, 1, &fresh("now")).await.unwrap();
     assert!(matches!(answer, Ok(AcquireResult::Acquired(_))));
     let held = desk.reservation("A").await.unwrap();
-    // The time of the tests starts far in the future, so this one is the store's own.
+    // The time of the tests starts far in the future, so this time is the store's own.
     assert!(held.acquired_at < T0);
     assert_eq!(held.until, Some(held.acquired_at.after(crate::world::TERM)));
     let now = leases.lapsed(&ask.space, 10, None).await.unwrap();

@@ -33,7 +33,7 @@ pub(crate) enum Fault {
     RenewShortens,
     /// Claim takes one item more than the limit.
     ClaimBeyondLimit,
-    /// Claim does not wait until an item is available.
+    /// Claim takes items that are not due yet.
     ClaimTooSoon,
     /// Claim accepts a token that already has a lease.
     TokenReused,
