@@ -279,12 +279,13 @@ impl Engine {
             // Reap once more: leases that lapsed during the stop need not wait for another reaper.
             drop(timeout(STOP_GRACE, reaper::reap(&shared, &self.tasks)).await);
         }
-        deregister(&shared).await;
         self.tasks.stop();
         drop(timeout(STOP_GRACE, self.tasks.finished()).await);
         if let Some(keeper) = self.keeper.take() {
             keeper.finished(STOP_GRACE).await;
         }
+        // Deregister last: a report of the registry would register the worker again.
+        deregister(&shared).await;
         claim_loop::report_load(&shared);
         info!(left, "stopped");
         StopReport {

@@ -71,7 +71,7 @@ impl Runs {
         (in_line, runs)
     }
 
-    /// True if no item waits for another.
+    /// True if the lease was claimed without a run of two or more items.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -86,12 +86,12 @@ impl Runs {
         self.of.get(&id).copied()
     }
 
-    /// Earlier items of a run.
+    /// Items before this one in its run.
     pub(crate) fn before(&self, id: ItemId) -> &[ItemId] {
         self.split_at(id).0
     }
 
-    /// Later items of a run.
+    /// Items after this one in its run.
     pub(crate) fn after(&self, id: ItemId) -> &[ItemId] {
         self.split_at(id).1
     }
@@ -106,7 +106,7 @@ impl Runs {
         )
     }
 
-    /// Takes the next item of the run, if there is one: its turn has come.
+    /// Takes the next waiting item of this item's run, if there is one: its turn has come.
     pub(crate) fn next(&mut self, id: ItemId) -> Option<Item> {
         let nth = self.of(id)?;
         let item = self.all.get_mut(nth)?.behind.pop_front()?;
@@ -114,7 +114,7 @@ impl Runs {
         Some(item)
     }
 
-    /// Drops the waiting items of a run.
+    /// Drops the waiting items of this item's run.
     pub(crate) fn stop(&mut self, id: ItemId) {
         if let Some(run) = self.of(id).and_then(|nth| self.all.get_mut(nth)) {
             self.behind -= run.behind.len();

@@ -213,3 +213,24 @@ fn the_lease_of_a_handler_that_cannot_be_stopped_lapses() {
         other.stop().await;
     });
 }
+
+/// The registry reports from a task of its own, so the first report may be in progress at the stop.
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_not_registered_after_its_stop() {
+    let world = World::new();
+    world.faulty.rule(|call| match call {
+        Verb::Report(_) => Some(Fault::Late(Duration::from_millis(500))),
+        Verb::Leave => Some(Fault::Slow(Duration::from_secs(1))),
+        _ => None,
+    });
+    let engine = world.start(
+        Probe::default().working(|_| Duration::ZERO),
+        World::config(),
+    );
+    until(|| world.faulty.count(|call| matches!(call, Verb::Report(_))) > 0).await;
+    engine.stop().await;
+    sleep(Duration::from_mins(1)).await;
+    let (now, workers) = world.store.workers(10).await.unwrap();
+    let mut present = workers.iter().map(|worker| worker.presence(now));
+    assert!(present.all(|it| it == Presence::Left), "{workers:?}");
+}
