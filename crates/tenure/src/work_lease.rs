@@ -40,8 +40,8 @@ impl StoredWorkLeaseError {
         }
     }
 
-    /// Returns true if the caller tried to end a hold that it does not have: no lease, or another
-    /// token.
+    /// Returns true if the caller holds no offset of the domain: nothing is in flight, or the
+    /// offset in flight has another token.
     pub fn is_illegal_state(&self) -> bool {
         self.contract()
             .is_some_and(WorkLeaseError::is_illegal_state)
@@ -95,7 +95,7 @@ impl Tenure {
 /// };
 /// assert_eq!(lease.submit("customer-7", 2).await?, AcquireResult::Enqueued);
 ///
-/// // Another process, or this one after a crash, ends it with the token.
+/// // Another process that has the token can end the lease.
 /// let other = Tenure::open(&url).await?.work_lease("payments-3")?.rules(rules);
 /// assert_eq!(other.succeed("customer-7", &token).await?, SucceedResult::NextHint(2));
 ///
@@ -149,7 +149,7 @@ impl StoredWorkLease {
     /// `acquired_at` and `retry_count` stay unchanged.
     ///
     /// # Errors
-    /// Nothing is in flight and the offset is not the head of the backlog, the backlog is at its
+    /// Nothing is in flight and another offset is the head of the backlog, the backlog is at its
     /// limit, the domain name is not valid, or the store failed.
     pub async fn try_acquire(
         &self,
@@ -281,8 +281,8 @@ impl StoredWorkLease {
         self.leases().advance_watermark(&self.space, offset).await
     }
 
-    /// Forgets failed offsets below this one, each once the watermark has passed it; from then on
-    /// they count as `AlreadyProcessed`.
+    /// Forgets each failed offset below this one as soon as the watermark has passed it; from then
+    /// on the answer for it is `AlreadyProcessed`.
     ///
     /// # Errors
     /// The store failed.

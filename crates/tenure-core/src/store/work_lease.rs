@@ -127,8 +127,8 @@ pub trait WorkLeases: Send + Sync + fmt::Debug {
     /// processed offsets below it, and domains that are then empty.
     fn advance_watermark<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, i64>;
 
-    /// Forgets the failed offsets below this one, each once the watermark has passed it; from then
-    /// on they count as processed. This cannot be undone.
+    /// Forgets each failed offset below this one as soon as the watermark has passed it; from then
+    /// on it counts as processed. This cannot be undone.
     fn forget_failed_below<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, ()>;
 }
 

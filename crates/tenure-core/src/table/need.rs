@@ -37,12 +37,12 @@ impl Need {
         let elsewhere = format!("name another column as `{field}` in a map; a new one is added");
         if existing.is_generated && fact != "created_at" {
             let what =
-                format!("{column}, which is to hold {fact}, is generated: it cannot be written");
+                format!("column {column}, mapped to `{fact}`, is generated: it cannot be written");
             return Some(obstacle(what, elsewhere));
         }
         if !(self.fits)(existing.holds) {
             let what = format!(
-                "{column}, which is to hold {fact}, is {}; expected {}",
+                "column {column}, mapped to `{fact}`, is {}; expected {}",
                 existing.declared, self.expected
             );
             let hint = format!("change its type, or {elsewhere}");
@@ -55,7 +55,7 @@ impl Need {
         };
         if matches!(existing.holds, Holds::Text(Some(most)) if most < longest) {
             let what = format!(
-                "{column}, which is to hold {fact}, is {}; expected room for {longest}",
+                "column {column}, mapped to `{fact}`, is {}; expected room for {longest}",
                 existing.declared
             );
             let hint = format!("alter table {table} alter column {column} type text");
@@ -63,11 +63,11 @@ impl Need {
         }
         match (self.null, existing.is_nullable) {
             (Null::Needed, false) => Some(obstacle(
-                format!("{column}, which is to hold {fact}, is not null: it cannot be cleared"),
+                format!("column {column}, mapped to `{fact}`, is not null: it cannot be cleared"),
                 format!("alter table {table} alter column {column} drop not null, or {elsewhere}"),
             )),
             (Null::Never, true) => Some(obstacle(
-                format!("{column}, which is to hold {fact}, may be null"),
+                format!("column {column}, mapped to `{fact}`, may be null"),
                 format!("fill it and make it not null with a default, or {elsewhere}"),
             )),
             _ => None,

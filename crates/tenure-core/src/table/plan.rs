@@ -586,13 +586,13 @@ mod tests {
         let status = problems(&obstacles);
         assert_eq!(status.len(), 6, "{status:#?}");
         for (expected, at) in [
-            ("created_at, which is to hold created_at, may be null", 0),
-            ("locked_until, which is to hold until, is not null", 1),
+            ("column created_at, mapped to `created_at`, may be null", 0),
+            ("column locked_until, mapped to `until`, is not null", 1),
             ("expected room for 128", 2),
             ("expected a bigint", 3),
-            ("attempts, which is to hold attempts, may be null", 4),
+            ("column attempts, mapped to `attempts`, may be null", 4),
             (
-                "failed_at, which is to hold dead_at, is other; expected a",
+                "column failed_at, mapped to `dead_at`, is other; expected a",
                 5,
             ),
         ] {

@@ -21,7 +21,7 @@ pub(super) enum RowContent {
     /// A complete event.
     Event(Event),
     /// A delivery; its event is in another row.
-    Owed {
+    Delivery {
         /// The number of the endpoint.
         endpoint: u32,
         source: ItemId,
@@ -56,7 +56,7 @@ impl Waiting {
     pub(super) fn key(&self) -> Option<&str> {
         match &self.content {
             RowContent::Event(event) => event.key(),
-            RowContent::Owed { key, .. } => key.as_deref(),
+            RowContent::Delivery { key, .. } => key.as_deref(),
         }
     }
 }
@@ -104,7 +104,7 @@ fn content(
         return Ok(RowContent::Event(event(row, queue()?)?));
     };
     let lane: Lane = row.get(2)?;
-    Ok(RowContent::Owed {
+    Ok(RowContent::Delivery {
         endpoint: queue_of(lane).unsigned_abs(),
         source: ItemId::new(source),
         key: row.get(5)?,

@@ -22,7 +22,7 @@ impl Sources {
     ) -> rusqlite::Result<Self> {
         let source = |content: &RowContent| match content {
             RowContent::Event(_) => None,
-            RowContent::Owed { source, .. } => Some(source.number()),
+            RowContent::Delivery { source, .. } => Some(source.number()),
         };
         let ids: BTreeSet<i64> = all.filter_map(source).collect();
         if ids.is_empty() {
@@ -39,7 +39,7 @@ impl Sources {
     pub(super) fn content(&self, content: RowContent) -> rusqlite::Result<Content> {
         Ok(match content {
             RowContent::Event(event) => Content::Event(event),
-            RowContent::Owed {
+            RowContent::Delivery {
                 endpoint, source, ..
             } => Content::Delivery(Delivery {
                 endpoint,

@@ -150,17 +150,17 @@ const EXPECTED: [(Fault, &str); Fault::ALL.len()] = [
 ];
 
 /// Each fault of deliveries with the check that must notice it.
-const OWED: [(WebhookFault, &str); WebhookFault::ALL.len()] = [
+const DELIVERY_FAULTS: [(WebhookFault, &str); WebhookFault::ALL.len()] = [
     (
-        WebhookFault::OwedUndone,
+        WebhookFault::DeliveryForUndone,
         "a_refused_settle_creates_no_delivery",
     ),
     (
-        WebhookFault::OwedUnwanted,
+        WebhookFault::DeliveryUnsubscribed,
         "an_event_gets_a_delivery_for_each_subscribed_endpoint",
     ),
     (
-        WebhookFault::OwedTwice,
+        WebhookFault::DeliveryTwice,
         "a_replayed_event_gets_no_second_delivery",
     ),
     (
@@ -169,7 +169,7 @@ const OWED: [(WebhookFault, &str); WebhookFault::ALL.len()] = [
     ),
     (WebhookFault::LaneLimitIgnored, "each_lane_has_its_limit"),
     (
-        WebhookFault::SupersededBelieved,
+        WebhookFault::SupersededNotMarked,
         "the_call_of_a_refused_delivery_is_superseded",
     ),
     (
@@ -181,8 +181,8 @@ const OWED: [(WebhookFault, &str); WebhookFault::ALL.len()] = [
 #[tokio::test]
 async fn the_suite_catches_every_planted_fault() {
     assert_eq!(EXPECTED.map(|(fault, _)| fault), Fault::ALL);
-    assert_eq!(OWED.map(|(fault, _)| fault), WebhookFault::ALL);
-    let owed = OWED.map(|(fault, check)| (Fault::Webhook(fault), check));
+    assert_eq!(DELIVERY_FAULTS.map(|(fault, _)| fault), WebhookFault::ALL);
+    let owed = DELIVERY_FAULTS.map(|(fault, check)| (Fault::Webhook(fault), check));
     for (fault, check) in EXPECTED.into_iter().chain(owed) {
         let names = caught_by(fault).await;
         assert!(
@@ -192,7 +192,7 @@ async fn the_suite_catches_every_planted_fault() {
     }
 }
 
-/// A fault in the SQL of the queue layout, with the check that must notice it.
+/// A fault in the statements of the PostgreSQL store, with the check that must notice it.
 #[derive(Clone, Copy)]
 struct Broken {
     check: &'static str,
@@ -325,7 +325,7 @@ const BROKEN: [Broken; 38] = [
     },
     Broken {
         // The store accepts a change based on another version.
-        check: "a_change_of_another_version_than_the_latest_changes_nothing",
+        check: "a_change_of_settings_based_on_another_version_is_refused",
         faults: &[planted(
             "change_settings",
             "where singleton = 1 and version = $1",
@@ -420,7 +420,7 @@ const BROKEN: [Broken; 38] = [
         )],
     },
     Broken {
-        // A domain is evicted while an offset is in flight.
+        // A domain is deleted while an offset is in flight.
         check: "a_domain_without_offsets_is_deleted",
         faults: &[planted(
             "work_lease_prune",
@@ -501,8 +501,8 @@ const BROKEN: [Broken; 38] = [
         )],
     },
     Broken {
-        // A replayed delivery gets a number like an event, and so comes before all others of its
-        // key.
+        // The turn of a replayed delivery is drawn from the sequence of events, whose numbers are
+        // lower, so the delivery comes before all others of its key.
         check: "a_replayed_delivery_goes_to_the_end_of_its_key",
         faults: &[planted(
             "replay",
@@ -529,7 +529,7 @@ const BROKEN: [Broken; 38] = [
     },
     Broken {
         // The store accepts a change based on another version.
-        check: "a_change_of_an_outdated_version_is_refused",
+        check: "a_change_of_an_endpoint_based_on_an_outdated_version_is_refused",
         faults: &[planted(
             "webhook_change_endpoint",
             "where id = $2 and version = $3",

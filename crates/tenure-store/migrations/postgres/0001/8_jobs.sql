@@ -1,6 +1,6 @@
--- Version 1 of the schema, part 8 of 9: jobs and the checkpoints of their chunks, in the words of their
--- specification. Both are lease tables: the lease is on the row, and the state is read from locked_until,
--- completed_at and failed_at; no column stores it.
+-- Version 1 of the schema, part 8 of 9: jobs and the checkpoints of their chunks, with the column names of
+-- their specification (S5 in docs/CONFORMANCE.md). Both are lease tables: the lease is on the row, and the
+-- state is read from locked_until, completed_at and failed_at; no column stores it.
 
 create sequence tenure_job_id;
 

@@ -1,6 +1,6 @@
 -- count: counts the jobs by state, in one snapshot.
 -- Parameters: $1 now.
--- Returns: due, delayed, oldest_due (the time from which the first due job has waited), claimed, lapsed,
+-- Returns: due, delayed, oldest_due (the time at which the first due job became due), claimed, lapsed,
 --   completed, failed; and now.
 -- Keeps: nothing; it only reads. If no job is open, the left join yields one row of nulls, which is not
 --   counted.

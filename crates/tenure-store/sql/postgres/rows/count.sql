@@ -1,6 +1,6 @@
 -- count: counts the rows by state, in one snapshot.
 -- Parameters: $1 now.
--- Returns: due, delayed, oldest_due (the time from which the first due row has waited), claimed, lapsed,
+-- Returns: due, delayed, oldest_due (the time at which the first due row became due), claimed, lapsed,
 --   done, dead; and now.
 -- Keeps: nothing; it only reads. For an empty table the left join yields one row of nulls, which is not
 --   counted.

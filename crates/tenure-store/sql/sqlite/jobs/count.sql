@@ -1,6 +1,6 @@
 -- count: counts the jobs by state, in one snapshot.
 -- Parameters: :now.
--- Returns: due, delayed, oldest_due (the time from which the first due job has waited), claimed, lapsed,
+-- Returns: due, delayed, oldest_due (the time at which the first due job became due), claimed, lapsed,
 --   completed, failed.
 -- Keeps: nothing; it only reads.
 -- Relies on: the partial index on open jobs, which are all scanned; those on the times at which jobs were

@@ -1,6 +1,6 @@
 -- kinds: the open jobs of each kind by state, and the number that failed recently.
 -- Parameters: :now, :since the time from which a failure is recent.
--- Returns: per kind, by name: kind; due, oldest_due (the time from which the first has waited); delayed;
+-- Returns: per kind, by name: kind; due, oldest_due (the time at which the first became due); delayed;
 --   running; lapsed, lapsed_at (when the first did), lapsed_job; crashing (lapsed twice or more),
 --   crashing_job; failed (but not cancelled), failed_job.
 -- Keeps: nothing; it only reads.

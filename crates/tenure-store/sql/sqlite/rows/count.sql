@@ -1,6 +1,6 @@
 -- count: counts the rows by state, in one snapshot.
 -- Parameters: :now.
--- Returns: due, delayed, oldest_due (the time from which the first due row has waited), claimed, lapsed,
+-- Returns: due, delayed, oldest_due (the time at which the first due row became due), claimed, lapsed,
 --   done, dead.
 -- Keeps: nothing; it only reads.
 -- Relies on: no index: every row is scanned once.

@@ -240,8 +240,8 @@ impl WorkLease {
         self.watermark.load(Ordering::Acquire)
     }
 
-    /// Forgets the failed offsets below this one, each once the watermark has passed it; they are
-    /// then answered with `AlreadyProcessed`.
+    /// Forgets each failed offset below this one as soon as the watermark has passed it; from then
+    /// on the answer for it is `AlreadyProcessed`.
     pub fn forget_failed_below(&self, offset: i64) {
         self.forgiven.fetch_max(offset, Ordering::AcqRel);
     }

@@ -1,4 +1,4 @@
-//! Converts rows of the two tables to core types.
+//! Converts rows of `tenure_jobs` and `tenure_checkpoints` to core types.
 
 use sqlx::postgres::PgRow;
 use tenure_core::job::{ChunkRecord, Job, JobId, KindStatus, MatrixName, Noted, Progress, Retried};

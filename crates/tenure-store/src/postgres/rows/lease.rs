@@ -55,8 +55,8 @@ impl LeaseStore for PostgresRows {
                 return Ok((settlement, self.claim_or_recover(claim).await?));
             }
             // Run both at once: they are two transactions anyway. If the settle fails, the caller
-            // releases the claimed rows, as after any lost answer. Reap after the settle, which may
-            // be late.
+            // releases the claimed rows, as after any lost answer. Reap only after the settle: its
+            // lease may have lapsed, and the reap would end it first.
             let (settlement, held) = tokio::join!(
                 self.settle_rows(settle),
                 self.claim_rows(claim, claim.most())
@@ -71,8 +71,8 @@ impl LeaseStore for PostgresRows {
 }
 
 impl PostgresRows {
-    /// Claims. After a short result it reaps lapsed leases, and retries if the claim was empty. If
-    /// the table treats lapsed rows as free, it reaps first.
+    /// Claims. If the claim gets fewer rows than its limit, the store reaps lapsed leases, and
+    /// claims again if it got none. If the table treats lapsed rows as free, the store reaps first.
     async fn claim_or_recover(&self, claim: &Claim) -> Result<Option<Held>, StoreError> {
         let limit = claim.most();
         if limit == 0 {
@@ -92,7 +92,8 @@ impl PostgresRows {
         self.recover(claim, held).await
     }
 
-    /// Reaps lapsed leases after a short claim, and claims again if it was empty.
+    /// Reaps lapsed leases after a claim that got fewer rows than its limit, and claims again if it
+    /// got none.
     async fn recover(&self, claim: &Claim, held: Option<Held>) -> Result<Option<Held>, StoreError> {
         let limit = claim.most();
         let taken = held.as_ref().map_or(0, |held| held.items.len());

@@ -1,4 +1,5 @@
-//! Ordering by key where this store differs: the enqueue decides it, through any connection.
+//! Ordering by key, where SQLite differs from PostgreSQL: the enqueue itself makes the first event
+//! of an idle key its head, through any connection.
 
 use tenure_core::store::{Claim, Intake, LeaseStore, Operate, Replay, Rest, Settle};
 use tenure_core::testing::token;
@@ -81,7 +82,7 @@ async fn a_rolled_back_event_is_not_a_head() {
     assert_eq!(work(&bench.store).await.len(), 1);
 }
 
-/// A turn is drawn from the ids of events, but does not count as an event.
+/// The turn of a replay is drawn from the sequence of event ids, but does not count as an event.
 #[tokio::test]
 async fn a_turn_is_not_counted_as_an_event() {
     let bench = Bench::new().await;

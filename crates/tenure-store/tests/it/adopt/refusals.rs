@@ -15,15 +15,15 @@ const CASES: [(&str, &str); 6] = [
     ),
     (
         "create table outbox (id KEY, created_at MOMENT not null, status integer)",
-        "status, which is to hold status, is integer; expected text",
+        "column status, mapped to `status`, is integer; expected text",
     ),
     (
         "create table outbox (id KEY, created_at MOMENT not null, claimed_by text not null)",
-        "claimed_by, which is to hold holder, is not null",
+        "column claimed_by, mapped to `holder`, is not null",
     ),
     (
         "create table outbox (id KEY, created_at MOMENT not null, tenure_id text, fence text)",
-        "fence, which is to hold fence, is text; expected a bigint",
+        "column fence, mapped to `fence`, is text; expected a bigint",
     ),
 ];
 

@@ -15,7 +15,7 @@ use crate::world::{T0, TICK, World, at};
 on_every_queue!(
     a_new_store_has_no_settings_and_no_workers,
     a_change_of_settings_is_atomic_and_raises_the_version,
-    a_change_of_another_version_than_the_latest_changes_nothing,
+    a_change_of_settings_based_on_another_version_is_refused,
     exactly_one_of_many_concurrent_changes_takes_effect,
     names_and_values_are_stored_unchanged,
     a_name_that_is_given_twice_gets_its_last_value,
@@ -136,7 +136,7 @@ async fn a_change_of_settings_is_atomic_and_raises_the_version(world: &dyn World
     assert_eq!(settings(world).await.values, left.values);
 }
 
-async fn a_change_of_another_version_than_the_latest_changes_nothing(world: &dyn World) {
+async fn a_change_of_settings_based_on_another_version_is_refused(world: &dyn World) {
     assert_eq!(set(world, 0, &[("term", Some("60s"))]).await, Some(1));
     let before = world.dump().await;
     let values = [("term", None), ("batch", Some("7"))];

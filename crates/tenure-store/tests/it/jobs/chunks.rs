@@ -1,4 +1,4 @@
-//! Chunks: claimed, renewed and ended by their whole key; done again, or ended for good.
+//! Chunks: claimed, renewed and ended by matrix and name; done again, or ended for good.
 
 use std::collections::BTreeSet;
 
@@ -103,8 +103,8 @@ async fn a_heartbeat_every_half_minute_keeps_chunks_and_revives_no_lapsed_one() 
     }
 }
 
-/// A done chunk is free and shows the time and the number of its rows. It can be claimed again,
-/// unless less than the claim's `fresh_for` has passed since.
+/// A done chunk is free and shows the time and the number of its rows. It can be claimed again at
+/// once; a claim with `fresh_for` gets it only when this much time has passed.
 ///
 /// Proves: S5-036, S5-039, S5-040, S5-041
 #[tokio::test]
@@ -151,11 +151,11 @@ async fn a_chunk_that_was_done_recently_can_be_excluded_from_a_claim() {
     }
 }
 
-/// A chunk that is done or failed for good cannot be claimed.
+/// A chunk that was completed, or that failed for good, cannot be claimed again.
 ///
 /// Proves: S5-008, S5-015, S5-016, S5-033
 #[tokio::test]
-async fn a_completed_or_failed_chunk_is_final() {
+async fn a_chunk_that_is_completed_or_failed_for_good_cannot_be_claimed() {
     for place in Place::both().await {
         let (book, done) = (place.jobs(), key("m", "done"));
         let given_up = key("m", "dead");
@@ -189,8 +189,8 @@ async fn a_completed_or_failed_chunk_is_final() {
     }
 }
 
-/// A failure is counted and recorded, cut to a readable length, and the chunk may be retried from
-/// its cursor.
+/// A failure is counted, the first 1000 characters of its error are recorded, and the chunk can be
+/// claimed again, with its cursor.
 ///
 /// Proves: S5-033
 #[tokio::test]
@@ -314,8 +314,8 @@ async fn one_name_in_two_matrices_is_two_chunks() {
     }
 }
 
-/// A token that claimed two chunks holds both. A write to one of them by its whole key does not
-/// affect the other.
+/// A token that claimed two chunks holds both. A write to one of them, by matrix and name, does
+/// not affect the other.
 #[tokio::test]
 async fn a_token_can_hold_two_chunks_independently() {
     for place in Place::both().await {
@@ -436,8 +436,8 @@ async fn one_of_two_concurrent_claims_gets_the_chunk() {
         let (one, two) = (place.another().await, place.another().await);
         for round in 0..40 {
             let key = key("m", &format!("c{}", round / 2));
-            // In even rounds the claim must create the chunk; in odd rounds the chunk exists and is
-            // free.
+            // In even rounds the claim must create the chunk; in odd rounds the chunk exists, and
+            // the lease of the round before has lapsed.
             let now = NOW.after(seconds(200 * round));
             let (mine, theirs) = (token("w", round), token("x", round));
             let asked = (asks(&key, &mine, now), asks(&key, &theirs, now));

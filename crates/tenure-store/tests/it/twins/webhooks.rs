@@ -418,7 +418,7 @@ fn a_store_with_a_planted_fault_gives_another_answer_on_webhooks() {
         let planted = || -> Made { Box::pin(async move { world::planted(Fault::Webhook(fault)) }) };
         let noticed = difference(memory, planted, 400);
         // These scripts name only done events for a fan-out, so they cannot show this fault.
-        let is_blind = fault == WebhookFault::OwedUndone;
+        let is_blind = fault == WebhookFault::DeliveryForUndone;
         assert!(noticed.is_some() || is_blind, "{fault:?} was not noticed");
     }
 }

@@ -20,7 +20,7 @@ on_every_keeper_of_webhooks!(
     the_name_of_an_endpoint_is_used_only_once,
     unknown_endpoints_are_not_found,
     endpoints_are_listed_by_name_and_page_by_page,
-    a_change_of_an_outdated_version_is_refused,
+    a_change_of_an_endpoint_based_on_an_outdated_version_is_refused,
     a_change_replaces_all_settings_of_one_endpoint,
     queues_and_endpoints_have_different_numbers,
     a_disabled_endpoint_has_the_reason_and_the_time,
@@ -109,7 +109,7 @@ async fn endpoints_are_listed_by_name_and_page_by_page(world: &dyn World) {
     assert_eq!(names, ["0", "a", "a-1", "a1", "a_1", "b"]);
 }
 
-async fn a_change_of_an_outdated_version_is_refused(world: &dyn World) {
+async fn a_change_of_an_endpoint_based_on_an_outdated_version_is_refused(world: &dyn World) {
     let first = add(world, "billing", &["order.*"]).await;
     let Guarded::Accepted(second) = change(world, unchanged(&first, at(1))).await else {
         panic!("the version was the right one");
