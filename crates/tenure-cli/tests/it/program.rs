@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 use tenure::lease::{Claim, Held, Settle};
 use tenure::operate::OnDead;
@@ -260,12 +261,28 @@ impl Running {
     }
 
     pub(crate) fn terminate(&self) {
-        self.signal(rustix::process::Signal::TERM);
+        self.signal(Signal::TERM);
     }
 
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let id = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(id, signal).unwrap();
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Pauses the program. It has no open transaction on the SQLite file of the place: the only
+    /// writer of SQLite would block all other workers for as long as it is paused.
+    pub(crate) fn pause(&self, place: &Place) {
+        let writer = place.url.starts_with("sqlite:").then(|| {
+            let conn = rusqlite::Connection::open(place.file()).unwrap();
+            conn.busy_timeout(Duration::from_mins(1)).unwrap();
+            conn.execute_batch("begin immediate").unwrap();
+            conn
+        });
+        self.signal(Signal::STOP);
+        let status = waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED);
+        let status = status.unwrap();
+        assert!(status.is_some_and(|(_, status)| status.stopped()));
+        // The end of its connection rolls the transaction back.
+        drop(writer);
     }
 
     /// Waits until the program exits.

@@ -170,7 +170,7 @@ async fn the_late_result_of_a_paused_worker_is_refused() {
         );
         let still = worker(&place, "still", "5s");
         until("the command runs", || place.path("began").exists()).await;
-        still.signal(Signal::STOP);
+        still.pause(&place);
         let next = worker(&place, "next", "5s");
         until("the other worker completes the job", || {
             place.job_field(&id, "state") == r#""completed""#
