@@ -121,6 +121,17 @@ impl Notes {
         kill.map(|(_, at)| *at)
     }
 
+    /// The time at which the thing of a span was taken from its worker. A worker that loses its row
+    /// also leaves the chunks of that row, without a note.
+    fn robbery_of(&self, span: &Span) -> Option<Timestamp> {
+        if span.to.is_some() {
+            return span.to.filter(|_| span.is_robbed);
+        }
+        let mut spans = self.spans.values().flatten();
+        let robbed = spans.find(|other| other.is_robbed && other.who == span.who);
+        robbed.and_then(|robbed| robbed.to)
+    }
+
     fn is_stalled(&self, span: &Span) -> bool {
         self.stalled.iter().any(|who| is_of(&span.who, who))
     }
@@ -191,12 +202,14 @@ impl Notes {
     ) -> Hold {
         let kill = self.kill_of(span);
         let is_stalled = self.is_stalled(span);
-        let mut to = span.to.or(kill).unwrap_or(span.from).max(span.from);
+        let robbed = self.robbery_of(span);
+        let to = span.to.or(kill).or(robbed).unwrap_or(span.from);
+        let mut to = to.max(span.from);
         let is_killed = kill.is_some_and(|kill| kill <= again.unwrap_or(to).max(to));
         if let Some(kill) = kill.filter(|_| is_killed) {
             to = to.max(kill);
         }
-        let is_lost = is_killed || span.is_robbed || is_stalled && again.is_some();
+        let is_lost = is_killed || robbed.is_some() || is_stalled && again.is_some();
         let word = match (span.is_done, span.to) {
             (true, _) if !is_lost => OutcomeKind::Done,
             (false, Some(_)) if !is_lost => OutcomeKind::Release,
@@ -217,9 +230,7 @@ impl Notes {
             });
         }
         let kill = kill.map(|at| (FaultKind::Killed(holder.clone()), at));
-        let robbery = span
-            .is_robbed
-            .then(|| (FaultKind::Robbed(holder.clone()), to));
+        let robbery = robbed.map(|_| (FaultKind::Robbed(holder.clone()), to));
         let faults = kill.into_iter().chain(robbery);
         history.faults.extend(faults.map(|(kind, at)| Fault {
             kind,

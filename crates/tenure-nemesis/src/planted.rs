@@ -138,13 +138,15 @@ fn ordered() -> History {
 }
 
 /// A row that is done at once, a row that a kill interrupts and another worker does, a row that a
-/// statement settles while a worker holds it, and a chunk that is done twice and then for good.
+/// statement settles while a worker holds it, a chunk that is done twice and then for good, and a
+/// chunk that a worker leaves because its row was settled.
 const NOTED: &str = "begin row-1 hand-1 10\nend row-1 hand-1 20\n\
     begin row-2 ours-2/2 10\nkilled - ours-2 15\nend row-2 ours-2/2 30\n\
     begin row-2 hand-1 40\nend row-2 hand-1 50\n\
     begin row-3 ours-3/3 10\nrobbed row-3 ours-3/3 15\nfinal row-3 - 15\nend row-3 ours-3/3 20\n\
     begin chunk-a hand-1 10\nend chunk-a hand-1 20\n\
-    begin chunk-a ours-3/3 20\nend chunk-a ours-3/3 30\nfinal chunk-a ours-3/3 40\n";
+    begin chunk-a ours-3/3 20\nend chunk-a ours-3/3 30\nfinal chunk-a ours-3/3 40\n\
+    begin chunk-b ours-3/3 12\nbegin chunk-b hand-1 40\nend chunk-b hand-1 50\n";
 
 /// The history of the notes with additional lines and ends.
 fn noted(more: &str, ends: &[(&str, Option<&str>)]) -> History {
@@ -371,5 +373,5 @@ fn faults_and_their_cost_are_counted() {
     assert_eq!(summary.recovery, Duration::from_millis(2_500));
     assert_eq!(check(&ordered()).1.followers, 4);
     let (_, summary) = check(&noted("", &[]));
-    assert_eq!((summary.kills, summary.hits, summary.lapses), (1, 1, 2));
+    assert_eq!((summary.kills, summary.hits, summary.lapses), (1, 1, 3));
 }

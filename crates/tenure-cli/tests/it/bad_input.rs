@@ -323,13 +323,18 @@ async fn the_logs_of_a_server_name_worker_and_event_but_show_no_content() {
         done(&place, 1).await;
         let serving: serde_json::Value = serde_json::from_str(&line).unwrap();
         let address = serving["fields"]["address"].as_str().unwrap();
-        let (_, metrics) = get(address.parse().unwrap(), "/metrics");
+        // The store shows the event as done before the worker has counted the answer.
+        let metrics = soon(async || {
+            let (_, metrics) = get(address.parse().unwrap(), "/metrics");
+            let done = "queue=\"default\",outcome=\"done\"} 1\n";
+            metrics.contains(done).then_some(metrics)
+        })
+        .await;
         for name in [
             "reaper_recovered_count",
             "reaper_stale_duration",
             "reaper_runs_total",
             "# HELP tenure_items_settled_total ",
-            "queue=\"default\",outcome=\"done\"} 1\n",
             "tenure_handler_seconds_count{worker=\"front\",instance=\"",
         ] {
             assert!(metrics.contains(name), "no {name} in {metrics}");

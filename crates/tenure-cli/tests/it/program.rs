@@ -219,7 +219,7 @@ pub(crate) async fn soon<T>(poll: impl AsyncFn() -> Option<T>) -> T {
             if let Some(answer) = poll().await {
                 return answer;
             }
-            tokio::task::yield_now().await;
+            tokio::time::sleep(tenure_nemesis::POLL).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(30), answer)
