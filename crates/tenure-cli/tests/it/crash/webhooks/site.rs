@@ -130,7 +130,9 @@ impl Site {
     }
 
     pub(super) async fn record(&self, id: ItemId) -> Record {
-        self.tenure.find(&[id]).await.unwrap().remove(0)
+        // On a busy machine, the store may be unavailable for a moment.
+        let found = within(LONGEST, async || self.tenure.find(&[id]).await.ok());
+        found.await.remove(0)
     }
 
     /// Waits until a worker holds the item; returns the lease.
