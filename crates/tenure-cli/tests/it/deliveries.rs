@@ -132,7 +132,8 @@ async fn dead_deliveries_are_listed_counted_and_replayed() {
 async fn the_deliveries_of_a_disabled_endpoint_wait() {
     for place in everywhere().await {
         let receiver = Receiver::start(&[503]);
-        add(&place, &receiver, &["--schedule", "1s"]);
+        // The delay is longer than a drain, which would otherwise deliver the retry.
+        add(&place, &receiver, &["--schedule", "8s"]);
         place.enqueue("order.paid");
         drain(&place);
         receiver.next();
