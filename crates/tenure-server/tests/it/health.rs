@@ -70,9 +70,6 @@ async fn a_process_is_ready_when_every_check_passes() {
 async fn a_silent_store_makes_the_process_unready_and_delays_nothing_else() {
     let database = testing::migrated().await;
     let config = StoreConfig::default();
-    PostgresStore::migrate(&database.url, &config)
-        .await
-        .unwrap();
     let store: Arc<dyn Store> =
         Arc::new(PostgresStore::open(&database.url, &config).await.unwrap());
     let server = Server::start(ports(Arc::clone(&store))).await;

@@ -118,8 +118,7 @@ impl PostgresStore {
         let pool = pool_options(own).connect_lazy_with(options.clone());
         // Connect directly first: the pool would retry until its timeout.
         let mut conn = connect("open", &options).await?;
-        migrate::check(&mut conn, config.schema.as_ref()).await?;
-        Self::with_pool(pool, config).await
+        Self::checked(pool, &mut conn, config).await
     }
 
     /// Uses this pool and all of its connections; only the schema of the configuration applies. The
@@ -131,16 +130,21 @@ impl PostgresStore {
     pub async fn on_pool(pool: PgPool, config: &StoreConfig) -> Result<Self, StoreError> {
         let conn = pool.acquire().await;
         let mut conn = conn.map_err(|error| store_error("open", error))?;
-        migrate::check(&mut conn, config.schema.as_ref()).await?;
-        drop(conn);
         let config = StoreConfig {
             connections: pool.options().get_max_connections(),
             ..config.clone()
         };
-        Self::with_pool(pool, &config).await
+        Self::checked(pool, &mut conn, &config).await
     }
 
-    async fn with_pool(pool: PgPool, config: &StoreConfig) -> Result<Self, StoreError> {
+    /// Checks the tables and loads the queues through `conn`: a pool that has just lent a connection
+    /// opens another one for the next statement.
+    async fn checked(
+        pool: PgPool,
+        conn: &mut PgConnection,
+        config: &StoreConfig,
+    ) -> Result<Self, StoreError> {
+        migrate::check(conn, config.schema.as_ref()).await?;
         let store = Self {
             jobs: JobStore::new(&pool, config.schema.as_ref())?,
             pool,
@@ -154,7 +158,8 @@ impl PostgresStore {
             cursors: Cursors::default(),
             promotion: Promotion::default(),
         };
-        store.reload_directory("open").await?;
+        let queues = store.statements.queues.query().fetch_all(conn).await;
+        store.replace_directory("open", queues)?;
         Ok(store)
     }
 
@@ -246,7 +251,15 @@ impl PostgresStore {
     }
 
     async fn reload_directory(&self, verb: &'static str) -> Result<Directory, StoreError> {
-        let rows = self.statements.queues.query().all_from(&self.pool).await;
+        let queues = self.statements.queues.query().all_from(&self.pool).await;
+        self.replace_directory(verb, queues)
+    }
+
+    fn replace_directory(
+        &self,
+        verb: &'static str,
+        rows: Result<Vec<PgRow>, sqlx::Error>,
+    ) -> Result<Directory, StoreError> {
         let read = |row: &PgRow| Ok((row::get::<String>(row, 0)?, row::get::<i32>(row, 1)?));
         let queues = rows.and_then(|rows| rows.iter().map(read).collect::<Result<Vec<_>, _>>());
         let queues = queues.map_err(|error| store_error(verb, error))?;

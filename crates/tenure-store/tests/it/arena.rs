@@ -84,9 +84,6 @@ impl Arena {
             connections: 2,
             ..StoreConfig::default()
         };
-        PostgresStore::migrate(&database.url, &config)
-            .await
-            .unwrap();
         let sign = if database.url.contains('?') { '&' } else { '?' };
         let url = format!("{}{sign}options[tenure.held]=on", database.url);
         let mut conn = PgConnection::connect(&database.url).await.unwrap();

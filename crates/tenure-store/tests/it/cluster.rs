@@ -29,9 +29,6 @@ async fn someone_waits(pool: &PgPool) {
 async fn second_after(end: &'static str, faults: &[Planted]) -> (Option<u64>, ClusterSettings) {
     let database = testing::migrated().await;
     let config = StoreConfig::default();
-    PostgresStore::migrate(&database.url, &config)
-        .await
-        .unwrap();
     let store = PostgresStore::open(&database.url, &config).await.unwrap();
     let texts = store.statement_texts();
     let text = texts

@@ -77,10 +77,6 @@ async fn open(url: &str, config: &StoreConfig) -> PostgresStore {
 
 async fn migrated() -> (Database, PgConnection) {
     let database = testing::migrated().await;
-    let config = StoreConfig::default();
-    PostgresStore::migrate(&database.url, &config)
-        .await
-        .unwrap();
     let admin = PgConnection::connect(&database.url).await.unwrap();
     (database, admin)
 }

@@ -13,9 +13,6 @@ use tenure_store::testing::{self, Database};
 async fn store() -> (Database, PostgresStore) {
     let database = testing::migrated().await;
     let config = StoreConfig::default();
-    PostgresStore::migrate(&database.url, &config)
-        .await
-        .unwrap();
     let store = PostgresStore::open(&database.url, &config).await.unwrap();
     (database, store)
 }

@@ -13,8 +13,8 @@
 mod adopt;
 mod arena;
 mod cluster;
-mod companion;
 mod conformance;
+mod connections;
 mod durable;
 mod examine;
 mod faults;

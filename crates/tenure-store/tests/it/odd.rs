@@ -40,9 +40,6 @@ async fn store() -> (Database, PostgresStore) {
         connections: 2,
         ..StoreConfig::default()
     };
-    PostgresStore::migrate(&database.url, &config)
-        .await
-        .unwrap();
     let store = PostgresStore::open(&database.url, &config).await.unwrap();
     (database, store)
 }

@@ -28,9 +28,6 @@ async fn open(database: &Database) -> PostgresStore {
         connections: 2,
         ..StoreConfig::default()
     };
-    PostgresStore::migrate(&database.url, &config)
-        .await
-        .unwrap();
     PostgresStore::open(&database.url, &config).await.unwrap()
 }
 

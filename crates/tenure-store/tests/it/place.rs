@@ -32,9 +32,6 @@ impl Place {
     pub(crate) async fn postgres() -> Self {
         let database = migrated().await;
         let config = StoreConfig::default();
-        PostgresStore::migrate(&database.url, &config)
-            .await
-            .unwrap();
         let pool = PgPoolOptions::new().max_connections(8);
         Self::Postgres {
             store: Box::new(PostgresStore::open(&database.url, &config).await.unwrap()),

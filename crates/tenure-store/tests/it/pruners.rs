@@ -21,9 +21,6 @@ async fn open(database: &Database, connections: u32) -> PostgresStore {
         connections,
         ..StoreConfig::default()
     };
-    PostgresStore::migrate(&database.url, &config)
-        .await
-        .unwrap();
     PostgresStore::open(&database.url, &config).await.unwrap()
 }
 

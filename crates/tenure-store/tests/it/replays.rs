@@ -16,9 +16,6 @@ use crate::world::fresh;
 async fn scene() -> (Database, PostgresStore, Vec<ItemId>, ReplayOperation) {
     let database = testing::migrated().await;
     let config = StoreConfig::default();
-    PostgresStore::migrate(&database.url, &config)
-        .await
-        .unwrap();
     let store = PostgresStore::open(&database.url, &config).await.unwrap();
     let events = vec![Event::from_json("t", "1").unwrap(); 4];
     let ids = store.enqueue(&events).await.unwrap();

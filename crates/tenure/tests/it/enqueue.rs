@@ -43,9 +43,6 @@ async fn on_sqlite_the_event_exists_if_and_only_if_the_change_does() {
 #[tokio::test]
 async fn on_postgres_the_event_exists_if_and_only_if_the_change_does() {
     let database = testing::migrated().await;
-    tenure::migrate(&database.url, &StoreConfig::default())
-        .await
-        .unwrap();
     let tenure = Tenure::open(&database.url).await.unwrap();
     let mut shop = PgConnection::connect(&database.url).await.unwrap();
 
@@ -135,10 +132,7 @@ async fn only(tenure: &Tenure) -> (Event, bool) {
 
 #[tokio::test]
 async fn another_driver_enqueues_on_postgres_with_the_statement() {
-    let database = testing::postgres().await;
-    tenure::migrate(&database.url, &StoreConfig::default())
-        .await
-        .unwrap();
+    let database = testing::migrated().await;
     let tenure = Tenure::open(&database.url).await.unwrap();
     // Only sqlx understands the parameters after the `?`.
     let url = database.url.split('?').next().unwrap();

@@ -9,17 +9,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure::testing::{Fault, TestWorker, enqueued, enqueued_on, expect};
-use tenure::{Context, Fence, HandlerOptions, NewEvent, StoreConfig, Tenure};
+use tenure::{Context, Fence, HandlerOptions, NewEvent, Tenure};
 use tenure_store::testing;
 
 /// A store of each kind, with the guard that keeps its database alive.
 async fn stores() -> Vec<(&'static str, Tenure, Box<dyn std::any::Any>)> {
     let folder = tempfile::tempdir().unwrap();
     let file = format!("sqlite://{}", folder.path().join("shop.db").display());
-    let database = testing::postgres().await;
-    tenure::migrate(&database.url, &StoreConfig::default())
-        .await
-        .unwrap();
+    let database = testing::migrated().await;
     let open = async |url: &str| Tenure::open(url).await.unwrap();
     vec![
         ("memory", open("memory:").await, Box::new(())),
@@ -131,10 +128,7 @@ async fn a_failed_assertion_lists_all_enqueued_events() {
 
 #[tokio::test]
 async fn inside_the_users_transaction_only_its_own_events_are_seen() {
-    let database = testing::postgres().await;
-    tenure::migrate(&database.url, &StoreConfig::default())
-        .await
-        .unwrap();
+    let database = testing::migrated().await;
     let pool = sqlx::PgPool::connect(&database.url).await.unwrap();
     let tenure = Tenure::builder().pool(pool.clone()).open().await.unwrap();
     tenure.enqueue_now(paid(1)).await.unwrap();

@@ -7,9 +7,7 @@
 
 use std::time::Duration;
 
-use tenure::{
-    Context, Event, Outcome, Settings, StoreConfig, Tenure, WorkerBuilder, WorkerError, migrate,
-};
+use tenure::{Context, Event, Outcome, Settings, StoreConfig, Tenure, WorkerBuilder, WorkerError};
 use tenure_store::testing;
 
 async fn memory() -> Tenure {
@@ -87,7 +85,6 @@ async fn a_worker_on_postgresql_needs_three_connections() {
             connections,
             ..StoreConfig::default()
         };
-        migrate(&database.url, &config).await.unwrap();
         let tenure = Tenure::open_with(&database.url, &config, "few")
             .await
             .unwrap();

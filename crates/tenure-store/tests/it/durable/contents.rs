@@ -122,9 +122,6 @@ impl Place {
     pub(super) async fn postgres() -> Self {
         let database = testing::migrated().await;
         let config = StoreConfig::default();
-        PostgresStore::migrate(&database.url, &config)
-            .await
-            .unwrap();
         let store = PostgresStore::open(&database.url, &config).await.unwrap();
         Self::Postgres {
             store: Box::new(store),

@@ -28,9 +28,6 @@ impl Bench {
     async fn planted(faults: &[Planted]) -> Self {
         let database = testing::migrated().await;
         let config = StoreConfig::default();
-        PostgresStore::migrate(&database.url, &config)
-            .await
-            .unwrap();
         let store = PostgresStore::open(&database.url, &config).await.unwrap();
         let store = store.planted(faults);
         let mut stranger = PgConnection::connect(&database.url).await.unwrap();

@@ -251,9 +251,6 @@ fn tokens(process: &mut Process) -> Vec<Token> {
 
 async fn started() -> (testing::Database, Arc<PostgresStore>) {
     let database = testing::migrated().await;
-    PostgresStore::migrate(&database.url, &StoreConfig::default())
-        .await
-        .unwrap();
     let store = open(&database.url, 8).await;
     sqlx::raw_sql(WORKED).execute(store.pool()).await.unwrap();
     (database, store)

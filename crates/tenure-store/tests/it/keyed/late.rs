@@ -17,9 +17,6 @@ use crate::world::fresh;
 async fn store() -> (Database, Arc<PostgresStore>, PgConnection) {
     let database = testing::migrated().await;
     let config = StoreConfig::default();
-    PostgresStore::migrate(&database.url, &config)
-        .await
-        .unwrap();
     let store = PostgresStore::open(&database.url, &config).await.unwrap();
     let conn = PgConnection::connect(&database.url).await.unwrap();
     (database, Arc::new(store), conn)

@@ -26,7 +26,7 @@ use tenure_core::{
 };
 use tenure_store::config::{StoreConfig, Synchronous};
 use tenure_store::memory::SystemClock;
-use tenure_store::postgres::{PostgresRows, PostgresStore};
+use tenure_store::postgres::PostgresRows;
 use tenure_store::sqlite::writer::Writer;
 use tenure_store::sqlite::{SqliteRows, SqliteStore};
 use tenure_store::testing::{Database, migrated};
@@ -116,10 +116,6 @@ impl Bench {
 
     async fn postgres(table: &LeaseTable, checks: Checks) -> Self {
         let database = migrated().await;
-        let config = StoreConfig::default();
-        PostgresStore::migrate(&database.url, &config)
-            .await
-            .unwrap();
         let pool = PgPoolOptions::new()
             .max_connections(4)
             .connect(&database.url)

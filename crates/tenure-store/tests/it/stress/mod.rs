@@ -16,6 +16,8 @@ use std::time::Duration;
 use tenure_core::LeaseTable;
 use tenure_core::store::{Claim, KeyFilter, KeyState, Pause, Reap, Settle, Skip};
 use tenure_nemesis::Schedule;
+use tenure_store::config::StoreConfig;
+use tenure_store::postgres::PostgresStore;
 use tenure_store::testing::{self, Server};
 
 use crate::world::{self, T0, World, fresh};
@@ -168,6 +170,9 @@ async fn eight_workers_with_cut_connections_keep_the_invariants_of_postgres_rows
 async fn eight_workers_keep_the_invariants_while_postgres_is_killed() {
     let server = Arc::new(Server::start().await);
     let database = server.database().await;
+    PostgresStore::migrate(&database.url, &StoreConfig::default())
+        .await
+        .unwrap();
     let world = world::postgres_on(&database.url, None).await;
     let tables = Tables::PostgresQueue(database.url.clone());
     run(world, tables, WORKERS, Trouble::Kills(Arc::clone(&server))).await;

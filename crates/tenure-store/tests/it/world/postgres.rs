@@ -95,7 +95,6 @@ async fn open(url: &str) -> PostgresStore {
         connections: 8,
         ..StoreConfig::default()
     };
-    PostgresStore::migrate(url, &config).await.expect("migrate");
     PostgresStore::open(url, &config).await.expect("open")
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use tenure::job::{HeldJob, Job, JobId, NewJob, SyncState};
 use tenure::worker::JobSource;
-use tenure::{Failure, Outcome, StoreConfig, Tenure, Term, WorkerBuilder, migrate};
+use tenure::{Failure, Outcome, StoreConfig, Tenure, Term, WorkerBuilder};
 use tenure_store::testing::{self, Database};
 
 /// Term of the leases.
@@ -45,9 +45,6 @@ enum Keeps {
 impl JobPlace {
     async fn postgres() -> Self {
         let database = testing::migrated().await;
-        migrate(&database.url, &StoreConfig::default())
-            .await
-            .unwrap();
         Self {
             url: database.url.clone(),
             path: PathBuf::new(),

@@ -1,4 +1,4 @@
-//! The companion of a store uses the same database through separate connections.
+//! The connections of a store; its companion uses the same database through separate ones.
 
 use std::sync::Arc;
 
@@ -6,6 +6,18 @@ use tenure_core::store::Queues as _;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::{Opened, open, testing};
+
+/// Each connection costs a backend of the server, so a command should need few. `open` uses one and
+/// closes it; a pool that was used by `open` would have opened another one for the first operation.
+#[tokio::test]
+async fn opening_a_store_leaves_its_pool_unused() {
+    let database = testing::migrated().await;
+    let config = StoreConfig::default();
+    let store = PostgresStore::open(&database.url, &config).await.unwrap();
+    assert_eq!(store.pool().size(), 0);
+    assert_eq!(store.queues().await.unwrap().len(), 1);
+    assert_eq!(store.pool().size(), 1);
+}
 
 /// Goal: the heartbeat's connections belong only to the heartbeat's own runtime. Method: the test
 /// creates the companion here, uses it on a thread with its own runtime, and checks both pools.
@@ -16,9 +28,6 @@ async fn a_companion_connects_where_it_is_used_and_borrows_no_connection() {
         connections: 1,
         ..StoreConfig::default()
     };
-    PostgresStore::migrate(&database.url, &config)
-        .await
-        .unwrap();
     let store = PostgresStore::open(&database.url, &config).await.unwrap();
     // All connections of the store itself are in use.
     let taken = store.pool().acquire().await.unwrap();
