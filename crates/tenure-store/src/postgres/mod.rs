@@ -137,8 +137,8 @@ impl PostgresStore {
         Self::checked(pool, &mut conn, &config).await
     }
 
-    /// Checks the tables and loads the queues through `conn`: a pool that has just lent a connection
-    /// opens another one for the next statement.
+    /// Checks the tables and loads the queues through `conn`: a pool that has just lent a
+    /// connection opens another one for the next statement.
     async fn checked(
         pool: PgPool,
         conn: &mut PgConnection,
