@@ -287,7 +287,7 @@ impl PostgresStore {
     /// processes from adopting or reverting this table meanwhile.
     async fn own_connection(&self, table: &Identifier) -> Result<PgConnection, StoreError> {
         let failed = |e| store_error(VERB, e);
-        let options = PgConnectOptions::clone(&self.pool.connect_options());
+        let options = PgConnectOptions::clone(&self.pool().connect_options());
         let mut conn = connect(VERB, &options).await?;
         let turn = Statement::new(TURN.1, None).query().bind(table.as_str());
         let row = turn.fetch_one(&mut conn).await.map_err(failed)?;

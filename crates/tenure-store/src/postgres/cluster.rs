@@ -16,7 +16,7 @@ impl Cluster for PostgresStore {
     fn settings(&self) -> Answer<'_, ClusterSettings> {
         Box::pin(async move {
             let query = self.statements().settings.query();
-            let rows = query.all_from(self.pool()).await;
+            let rows = query.all_from(&self.pool).await;
             rows.and_then(|rows| settings(&rows))
                 .map_err(|error| store_error("settings", error))
         })
@@ -33,7 +33,7 @@ impl Cluster for PostgresStore {
                 .bind(stored_version(change.version))
                 .bind(names)
                 .bind(values);
-            let row = query.first_from(self.pool()).await;
+            let row = query.first_from(&self.pool).await;
             row.and_then(|row| row.map(|row| get_total(&row, 0)).transpose())
                 .map_err(|error| store_error("change settings", error))
         })
@@ -57,7 +57,7 @@ impl Cluster for PostgresStore {
                 .bind(i64::from(report.held))
                 .bind(stored_version(report.settings_version))
                 .bind(millis(report.next_within));
-            let done = query.all_from(self.pool()).await;
+            let done = query.all_from(&self.pool).await;
             done.map(drop).map_err(|error| store_error("report", error))
         })
     }
@@ -66,7 +66,7 @@ impl Cluster for PostgresStore {
         Box::pin(async move {
             let query = self.statements().leave.query();
             let query = query.bind(moment(now)).bind(worker.as_str());
-            let done = query.all_from(self.pool()).await;
+            let done = query.all_from(&self.pool).await;
             done.map(drop).map_err(|error| store_error("leave", error))
         })
     }
@@ -74,7 +74,7 @@ impl Cluster for PostgresStore {
     fn workers(&self, limit: u32) -> Answer<'_, (Timestamp, Vec<WorkerRecord>)> {
         Box::pin(async move {
             let query = self.statements().workers.query().bind(i64::from(limit));
-            let rows = query.all_from(self.pool()).await;
+            let rows = query.all_from(&self.pool).await;
             rows.and_then(|rows| workers(&rows))
                 .map_err(|error| store_error("workers", error))
         })

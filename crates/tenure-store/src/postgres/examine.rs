@@ -10,7 +10,6 @@ use tenure_core::{Clock, Timestamp, duration_text};
 use super::budget::Budget;
 use super::error::store_error;
 use super::migrate;
-use super::pool::PooledConn;
 use super::row::{get, get_timestamp, get_total};
 use super::{PLANNER, PostgresStore};
 use crate::cluster::unsigned;
@@ -27,12 +26,12 @@ impl Examine for PostgresStore {
     fn examine(&self) -> Answer<'_, Vec<Finding>> {
         Box::pin(async move {
             let looked = async {
-                let mut lent = PooledConn::from(self.pool()).await?;
+                let mut lent = self.pool.borrow().await?;
                 let before = SystemClock.now();
                 let query = self.statements().examine.query();
                 let answer = query.fetch_one(lent.connection()).await;
                 let after = SystemClock.now();
-                lent.give_back();
+                lent.give_back(&answer);
                 ServerFacts::read(&answer?, before, after)
             };
             let server = looked

@@ -21,7 +21,7 @@ use tenure_core::{Invalid, ItemId};
 use super::PostgresStore;
 use super::claim::bind_no_claim;
 use super::error::store_error;
-use super::pool::{Borrow as _, PooledConn};
+use super::pool::Borrow as _;
 use super::prune::BEGIN;
 use super::queue::Sql;
 use super::row::{get, moment};
@@ -94,7 +94,7 @@ impl PostgresStore {
             known
         } else {
             let query = self.webhook().subscriptions.query();
-            let rows = query.all_from(self.pool()).await;
+            let rows = query.all_from(&self.pool).await;
             self.remember(&rows.map_err(|error| store_error("settle", error))?)?
         };
         Ok(subscriptions.pending(&settle.fan_out))
@@ -119,12 +119,11 @@ impl PostgresStore {
         settle: &Settle,
         pending: PendingDeliveries,
     ) -> Result<Settlement, StoreError> {
-        let lent = PooledConn::from(self.pool()).await;
+        let lent = self.pool.borrow().await;
         let mut lent = lent.map_err(|error| store_error("settle", error))?;
-        // On error the connection is dropped, which ends its transaction.
-        let ended = self.settle_on(lent.connection(), settle, pending).await?;
-        lent.give_back();
-        self.settlement(settle, ended).await
+        let ended = self.settle_on(lent.connection(), settle, pending).await;
+        lent.give_back(&ended);
+        self.settlement(settle, ended?).await
     }
 
     async fn settle_on(

@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::pool::PooledConn;
 use super::row::{Moment, get};
 use crate::enqueue_statement::{self, EnqueueStatement};
 use crate::headers::{read_headers, stored_headers};
@@ -21,14 +20,14 @@ impl Intake for PostgresStore {
     fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
         Box::pin(async move {
             let batch = self.batch(events).await?;
-            let lent = PooledConn::from(self.pool()).await;
+            let lent = self.pool.borrow().await;
             let mut lent = lent.map_err(|error| store_error("enqueue", error))?;
             let answer = if batch.strict.is_empty() {
                 self.write(lent.connection(), batch).await
             } else {
                 self.write_strict(lent.connection(), batch).await
             };
-            lent.give_back();
+            lent.give_back(&answer);
             answer
         })
     }

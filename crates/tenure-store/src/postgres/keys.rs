@@ -13,7 +13,6 @@ use tenure_core::{Guarded, ItemId, Record, Refusal, Timestamp};
 use super::PostgresStore;
 use super::error::store_error;
 use super::operate::{BURY_PAUSE, BURY_TRIES, BuryScope};
-use super::pool::PooledConn;
 use super::prune::BEGIN;
 use super::row::{get, get_moment, get_timestamp, get_total, moment};
 use crate::error_text::{CHARACTERS_MAX, error_text};
@@ -43,13 +42,11 @@ impl Keys for PostgresStore {
                 self.fetch("resume key", query).await?;
                 return self.promote_all(None).await;
             }
-            let lent = PooledConn::from(self.pool()).await;
+            let lent = self.pool.borrow().await;
             let mut lent = lent.map_err(|error| store_error("pause key", error))?;
-            // On error the connection is dropped, which ends its transaction.
             let paused = self.begin_pause(lent.connection(), key).await;
-            paused.map_err(|error| store_error("pause key", error))?;
-            lent.give_back();
-            Ok(())
+            lent.give_back(&paused);
+            paused.map_err(|error| store_error("pause key", error))
         })
     }
 

@@ -33,6 +33,7 @@ mod table_facts;
 mod webhooks;
 mod work_lease;
 
+use std::pin::pin;
 use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -50,7 +51,7 @@ use self::directory::Directory;
 use self::error::store_error;
 use self::fan_out::Subscriptions;
 use self::jobs::JobStore;
-use self::pool::Borrow as _;
+use self::pool::{Borrow as _, Pool};
 use self::promote::Promotion;
 use self::statements::{QueueStatements, WebhookStatements, WorkLeaseStatements};
 use crate::config::{Planner, StoreConfig};
@@ -61,6 +62,9 @@ use crate::render::as_written;
 
 /// Timeout for acquiring a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time for the first connection before its failure is examined.
+const REFUSAL_TIME: Duration = Duration::from_millis(250);
 
 /// Planner settings of the store's own connections.
 const PLANNER: [(&str, &str); 4] = [
@@ -91,7 +95,7 @@ const PLANNER: [(&str, &str); 4] = [
 /// ```
 #[derive(Debug)]
 pub struct PostgresStore {
-    pool: PgPool,
+    pool: Pool,
     /// Maximum connections of a process.
     connections: u32,
     schema: Option<Identifier>,
@@ -115,10 +119,9 @@ impl PostgresStore {
     pub async fn open(url: &str, config: &StoreConfig) -> Result<Self, StoreError> {
         let options = connect_options(url, config)?;
         let own = config.connections.saturating_sub(config.companion);
-        let pool = pool_options(own).connect_lazy_with(options.clone());
-        // Connect directly first: the pool would retry until its timeout.
-        let mut conn = connect("open", &options).await?;
-        Self::checked(pool, &mut conn, config).await
+        let pool = Pool::own(pool_options(own).connect_lazy_with(options.clone()));
+        first_connection(&pool, &options).await?;
+        Self::checked(pool, config).await
     }
 
     /// Uses this pool and all of its connections; only the schema of the configuration applies. The
@@ -128,23 +131,18 @@ impl PostgresStore {
     /// # Errors
     /// Same as [`PostgresStore::open`].
     pub async fn on_pool(pool: PgPool, config: &StoreConfig) -> Result<Self, StoreError> {
-        let conn = pool.acquire().await;
-        let mut conn = conn.map_err(|error| store_error("open", error))?;
         let config = StoreConfig {
             connections: pool.options().get_max_connections(),
             ..config.clone()
         };
-        Self::checked(pool, &mut conn, &config).await
+        Self::checked(pool.into(), &config).await
     }
 
-    /// Checks the tables and loads the queues through `conn`: a pool that has just lent a
-    /// connection opens another one for the next statement.
-    async fn checked(
-        pool: PgPool,
-        conn: &mut PgConnection,
-        config: &StoreConfig,
-    ) -> Result<Self, StoreError> {
-        migrate::check(conn, config.schema.as_ref()).await?;
+    /// Checks the tables and loads the queues.
+    async fn checked(pool: Pool, config: &StoreConfig) -> Result<Self, StoreError> {
+        let failed = |error| store_error("open", error);
+        let mut lent = pool.borrow().await.map_err(failed)?;
+        migrate::check(lent.connection(), config.schema.as_ref()).await?;
         let store = Self {
             jobs: JobStore::new(&pool, config.schema.as_ref())?,
             pool,
@@ -158,7 +156,9 @@ impl PostgresStore {
             cursors: Cursors::default(),
             promotion: Promotion::default(),
         };
-        let queues = store.statements.queues.query().fetch_all(conn).await;
+        let queues = store.statements.queues.query();
+        let queues = queues.fetch_all(lent.connection()).await;
+        lent.give_back(&queues);
         store.replace_directory("open", queues)?;
         Ok(store)
     }
@@ -168,11 +168,12 @@ impl PostgresStore {
     /// maintenance task on another runtime.
     #[must_use]
     pub fn companion(&self, connections: u32) -> Self {
-        let options = PgConnectOptions::clone(&self.pool.connect_options());
+        let options = PgConnectOptions::clone(&self.pool().connect_options());
         let pool = pool_options(connections)
             .idle_timeout(None)
             .max_lifetime(None)
             .connect_lazy_with(options);
+        let pool = Pool::own(pool);
         Self {
             connections,
             jobs: self.jobs.through(&pool),
@@ -224,7 +225,7 @@ impl PostgresStore {
 
     /// The connection pool of this store.
     pub fn pool(&self) -> &PgPool {
-        &self.pool
+        self.pool.sqlx()
     }
 
     fn statements(&self) -> &QueueStatements {
@@ -306,6 +307,22 @@ fn pool_options(connections: u32) -> PgPoolOptions {
         .acquire_timeout(CONNECTION_TIMEOUT)
         // A ping before each use would cost a round trip; a dead connection fails on first use.
         .test_before_acquire(false)
+}
+
+/// Opens the first connection of a pool. sqlx's pool tries again until its timeout if the server
+/// refuses connections; a direct attempt reports that refusal after [`REFUSAL_TIME`].
+async fn first_connection(pool: &Pool, options: &PgConnectOptions) -> Result<(), StoreError> {
+    let mut first = pin!(pool.borrow());
+    let lent = tokio::select! {
+        lent = &mut first => lent,
+        () = tokio::time::sleep(REFUSAL_TIME) => {
+            connect("open", options).await?;
+            first.await
+        }
+    };
+    let lent = lent.map_err(|error| store_error("open", error))?;
+    lent.give_back(&Ok::<_, sqlx::Error>(()));
+    Ok(())
 }
 
 /// Connects within [`CONNECTION_TIMEOUT`].

@@ -32,7 +32,7 @@ impl Operate for PostgresStore {
         Box::pin(async move {
             let numbers: Vec<i64> = ids.iter().map(|id| id.number()).collect();
             let query = self.statements().find.query().bind(numbers);
-            let rows = query.all_from(self.pool()).await;
+            let rows = query.all_from(&self.pool).await;
             let rows = rows.map_err(|error| store_error("find", error))?;
             let fact = |row: &PgRow| Ok((get(row, 4)?, get(row, 23)?));
             let facts = rows.iter().map(fact).collect::<Result<Vec<_>, _>>();
@@ -50,7 +50,7 @@ impl Operate for PostgresStore {
     fn timeline(&self, id: ItemId) -> Answer<'_, Vec<PastHold>> {
         Box::pin(async move {
             let query = self.statements().timeline.query().bind(id.number());
-            let rows = query.all_from(self.pool()).await;
+            let rows = query.all_from(&self.pool).await;
             let holds = rows.and_then(|rows| rows.iter().map(ended_hold).collect());
             holds.map_err(|error| store_error("timeline", error))
         })
@@ -73,7 +73,7 @@ impl Operate for PostgresStore {
     fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
         Box::pin(async move {
             let query = self.statements().count.query().bind(moment(now));
-            let rows = query.all_from(self.pool()).await;
+            let rows = query.all_from(&self.pool).await;
             rows.and_then(|rows| counts(&rows))
                 .map_err(|error| store_error("count", error))
         })
@@ -88,7 +88,7 @@ impl Operate for PostgresStore {
             let numbers: Vec<i64> = asked.iter().map(|id| id.number()).collect();
             let query = self.statements().replay.query();
             let query = query.bind(moment(replay.now)).bind(numbers);
-            let rows = query.all_from(self.pool()).await;
+            let rows = query.all_from(&self.pool).await;
             let back = rows.and_then(|rows| rows.iter().map(item_id).collect());
             let back: HashSet<ItemId> = back.map_err(|error| store_error("replay", error))?;
             let left = asked.iter().filter(|id| !back.contains(id));
@@ -165,7 +165,7 @@ impl PostgresStore {
             Some(source) => query.bind(source.number()),
             None => query,
         };
-        let rows = query.all_from(self.pool()).await;
+        let rows = query.all_from(&self.pool).await;
         let ids = rows.and_then(|rows| rows.iter().map(item_id).collect());
         ids.map_err(|error| store_error("list", error))
     }
@@ -202,7 +202,7 @@ impl PostgresStore {
             .bind(bury.token.expose())
             .bind(bury.token.holder())
             .bind(turn == BuryScope::Head);
-        let row = query.first_from(self.pool()).await;
+        let row = query.first_from(&self.pool).await;
         let row = row.map_err(|error| store_error("bury", error).with_item(bury.id))?;
         Ok(row.is_some())
     }
@@ -211,7 +211,7 @@ impl PostgresStore {
 impl Queues for PostgresStore {
     fn queues(&self) -> Answer<'_, Vec<Queue>> {
         Box::pin(async move {
-            let rows = self.statements().queues.query().all_from(self.pool()).await;
+            let rows = self.statements().queues.query().all_from(&self.pool).await;
             let queues = rows.and_then(|rows| rows.iter().map(queue).collect());
             queues.map_err(|error| store_error("queues", error))
         })
@@ -221,7 +221,7 @@ impl Queues for PostgresStore {
         Box::pin(async move {
             let query = self.statements().add_queue.query();
             let query = query.bind(name.as_str()).bind(term.map(Term::millis));
-            let done = query.all_from(self.pool()).await;
+            let done = query.all_from(&self.pool).await;
             done.map(drop)
                 .map_err(|error| store_error("add queue", error))
         })
@@ -235,7 +235,7 @@ impl Queues for PostgresStore {
                 .query()
                 .bind(name.as_str())
                 .bind(pause == Pause::Begin);
-            let row = query.first_from(self.pool()).await;
+            let row = query.first_from(&self.pool).await;
             let row = row.map_err(|error| store_error("pause queue", error))?;
             Ok(row.map_or(Guarded::Refused(Refusal::NotFound), |_| {
                 Guarded::Accepted(())

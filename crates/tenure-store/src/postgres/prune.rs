@@ -8,7 +8,6 @@ use tenure_core::store::{Answer, Prune, Pruned, Pruner};
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::pool::PooledConn;
 use super::queue::Sql;
 use super::row::{get, get_total, moment};
 use crate::cluster::WORKERS_KEPT;
@@ -28,13 +27,11 @@ impl Pruner for PostgresStore {
             if prune.limit == 0 {
                 return Ok(Pruned::default());
             }
-            let lent = PooledConn::from(self.pool()).await;
+            let lent = self.pool.borrow().await;
             let mut lent = lent.map_err(|error| store_error("prune", error))?;
-            // On error the connection is dropped, which ends its transaction.
             let pruned = self.round(lent.connection(), prune).await;
-            let pruned = pruned.map_err(|error| store_error("prune", error))?;
-            lent.give_back();
-            Ok(pruned)
+            lent.give_back(&pruned);
+            pruned.map_err(|error| store_error("prune", error))
         })
     }
 }

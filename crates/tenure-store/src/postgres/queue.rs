@@ -113,7 +113,7 @@ impl PostgresStore {
         verb: &'static str,
         query: Sql<'_>,
     ) -> Result<Vec<PgRow>, StoreError> {
-        query.all_from(self.pool()).await.map_err(|error| {
+        query.all_from(&self.pool).await.map_err(|error| {
             if breaks(&error, "tenure_leases_pkey") {
                 return used_before(verb);
             }

@@ -12,7 +12,6 @@ use tenure_core::{Guarded, ItemId, QueueName, Refusal, State, Timestamp};
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::pool::PooledConn;
 use super::prune::BEGIN;
 use super::row::{get, get_moment, get_timestamp, get_total, moment, unreadable};
 use crate::limits::micros;
@@ -49,13 +48,11 @@ impl Replays for PostgresStore {
 
     fn step_replay<'a>(&'a self, step: &'a StepReplay) -> Answer<'a, Stepped> {
         Box::pin(async move {
-            let lent = PooledConn::from(self.pool()).await;
+            let lent = self.pool.borrow().await;
             let mut lent = lent.map_err(|error| store_error("step replay", error))?;
-            // On error the connection is dropped, which ends its transaction.
             let answer = self.take_step(lent.connection(), step).await;
-            let answer = answer.map_err(|error| store_error("step replay", error))?;
-            lent.give_back();
-            Ok(answer)
+            lent.give_back(&answer);
+            answer.map_err(|error| store_error("step replay", error))
         })
     }
 

@@ -115,7 +115,7 @@ impl WorkLeases for PostgresStore {
     fn watermark<'a>(&'a self, space: &'a SpaceName) -> Answer<'a, i64> {
         Box::pin(async move {
             let query = self.work_lease.watermark.query().bind(space.as_str());
-            let row = query.first_from(self.pool()).await;
+            let row = query.first_from(&self.pool).await;
             row.and_then(|row| row.map_or(Ok(i64::MIN), |row| get(&row, 0)))
                 .map_err(|error| store_error("watermark", error))
         })
@@ -180,7 +180,7 @@ impl PostgresStore {
             .bind(ask.space.as_str())
             .bind(ask.domain.as_str())
             .bind(offset);
-        let rows = query.all_from(self.pool()).await;
+        let rows = query.all_from(&self.pool).await;
         rows.and_then(|rows| loaded(&rows))
             .map_err(|error| store_error(verb, error))
     }
@@ -218,7 +218,7 @@ impl PostgresStore {
             .bind(first)
             .bind(last)
             .bind(kind);
-        match query.first_from(self.pool()).await {
+        match query.first_from(&self.pool).await {
             Ok(written) => Ok(written.is_some()),
             Err(error) => match store_error(verb, error) {
                 // PostgreSQL resolved a conflict in favour of another transaction.
@@ -230,7 +230,7 @@ impl PostgresStore {
 
     async fn open_space(&self, verb: &'static str, space: &SpaceName) -> Result<(), StoreError> {
         let query = self.work_lease.open_space.query().bind(space.as_str());
-        let done = query.all_from(self.pool()).await;
+        let done = query.all_from(&self.pool).await;
         done.map(drop).map_err(|error| store_error(verb, error))
     }
 
@@ -244,7 +244,7 @@ impl PostgresStore {
     ) -> Result<i64, StoreError> {
         let query = self.work_lease.advance.query();
         let query = query.bind(space.as_str()).bind(watermark).bind(forgiven);
-        let row = query.first_from(self.pool()).await;
+        let row = query.first_from(&self.pool).await;
         let moved = row.and_then(|row| {
             let row = row.ok_or(sqlx::Error::RowNotFound)?;
             Ok((get::<i64>(&row, 0)?, get::<i64>(&row, 1)?))
@@ -274,7 +274,7 @@ impl PostgresStore {
                 .bind(terminal.as_str())
                 .bind(bound)
                 .bind(i64::from(PRUNE_LIMIT));
-            let row = query.first_from(self.pool()).await;
+            let row = query.first_from(&self.pool).await;
             let counts = row.and_then(|row| {
                 let row = row.ok_or(sqlx::Error::RowNotFound)?;
                 Ok((get_total(&row, 0)?, get_total(&row, 1)?))
@@ -293,7 +293,7 @@ impl PostgresStore {
         verb: &'static str,
         query: Sql<'_>,
     ) -> Result<Vec<(DomainName, i64)>, StoreError> {
-        let rows = query.all_from(self.pool()).await;
+        let rows = query.all_from(&self.pool).await;
         rows.and_then(|rows| rows.iter().map(domain).collect())
             .map_err(|error| store_error(verb, error))
     }

@@ -6,17 +6,76 @@ use tenure_core::store::Queues as _;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::{Opened, open, testing};
+use tokio::task::JoinSet;
 
-/// Each connection costs a backend of the server, so a command should need few. `open` uses one and
-/// closes it; a pool that was used by `open` would have opened another one for the first operation.
+/// Each connection costs a backend of the server, and sqlx's pool opens another one while it tests
+/// the last.
 #[tokio::test]
-async fn opening_a_store_leaves_its_pool_unused() {
+async fn statements_one_after_another_use_one_connection() {
     let database = testing::migrated().await;
     let config = StoreConfig::default();
     let store = PostgresStore::open(&database.url, &config).await.unwrap();
-    assert_eq!(store.pool().size(), 0);
-    assert_eq!(store.queues().await.unwrap().len(), 1);
+    for _ in 0..20 {
+        assert_eq!(store.queues().await.unwrap().len(), 1);
+    }
     assert_eq!(store.pool().size(), 1);
+}
+
+/// The connections between two statements must not starve the users of the pool, nor borrowers that
+/// wait for it.
+#[tokio::test]
+async fn every_connection_can_be_had_again() {
+    for connections in 1..4 {
+        let database = testing::migrated().await;
+        let config = StoreConfig {
+            connections,
+            companion: 0,
+            ..StoreConfig::default()
+        };
+        let store = PostgresStore::open(&database.url, &config).await.unwrap();
+        let store = Arc::new(store);
+        for _ in 0..50 {
+            let mut statements = JoinSet::new();
+            for _ in 0..8 {
+                let store = Arc::clone(&store);
+                statements.spawn(async move { store.queues().await.unwrap().len() });
+            }
+            assert_eq!(statements.join_all().await, [1; 8]);
+            drop(store.pool().acquire().await.unwrap());
+        }
+        assert!(store.pool().size() <= connections);
+    }
+}
+
+/// The application may need every connection of its pool.
+#[tokio::test]
+async fn a_store_on_the_pool_of_an_application_returns_every_connection() {
+    let database = testing::migrated().await;
+    let options = sqlx::postgres::PgPoolOptions::new().max_connections(2);
+    let pool = options.connect(&database.url).await.unwrap();
+    let config = StoreConfig::default();
+    let store = PostgresStore::on_pool(pool.clone(), &config).await.unwrap();
+    for _ in 0..20 {
+        assert_eq!(store.queues().await.unwrap().len(), 1);
+        let all = [pool.acquire().await.unwrap(), pool.acquire().await.unwrap()];
+        drop(all);
+    }
+}
+
+/// A store may outlive the runtime that it was used on.
+#[test]
+fn a_store_can_be_dropped_without_a_runtime() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (store, database) = runtime.block_on(async {
+        let database = testing::migrated().await;
+        let config = StoreConfig::default();
+        let store = PostgresStore::open(&database.url, &config).await.unwrap();
+        assert_eq!(store.queues().await.unwrap().len(), 1);
+        (store, database)
+    });
+    drop(runtime);
+    drop(store);
+    drop(database);
 }
 
 /// Goal: the heartbeat's connections belong only to the heartbeat's own runtime. Method: the test

@@ -10,7 +10,7 @@ use tenure_core::{Fence, Guarded, Lease, Timestamp, Token};
 
 use super::super::PostgresStore;
 use super::super::error::store_error;
-use super::super::pool::{Borrow as _, PooledConn};
+use super::super::pool::Borrow as _;
 use super::super::row::{get, get_count, get_moment, get_timestamp, moment};
 use super::{LatePolicy, hold_params};
 use crate::jobs::{CLAIM_ROUNDS, ChunkRow, ChunkSnapshot, ClaimCheck, JobHoldState, end_params};
@@ -50,9 +50,9 @@ impl PostgresStore {
                 return Ok(ChunkClaim::Claimed(chunk));
             }
             let failed = |e| store_error("claim chunk", e);
-            let mut lent = PooledConn::from(&self.pool).await.map_err(failed)?;
+            let mut lent = self.pool.borrow().await.map_err(failed)?;
             let look = self.see_chunk(lent.connection(), &asker).await;
-            lent.give_back();
+            lent.give_back(&look);
             let look = look.map_err(failed)?;
             let found = look.check_claim(claim.fresh_for);
             if let ClaimCheck::Refused(answer) = found {

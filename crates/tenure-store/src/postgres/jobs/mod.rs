@@ -9,7 +9,7 @@ mod read;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use tenure_core::job::{
     ChunkClaim, ChunkName, ChunkRecord, Job, JobId, JobKind, KindStatus, MatrixName, NewJob, Note,
     Noted, Progress, Retried,
@@ -22,7 +22,7 @@ use tenure_core::{Guarded, Identifier, Timestamp, Token};
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::pool::{Borrow as _, PooledConn};
+use super::pool::{Borrow as _, Pool};
 use super::queue::Sql;
 use super::row::moment;
 use super::rows::{PostgresRows, renewal};
@@ -48,7 +48,7 @@ pub(super) struct JobStore {
 
 impl JobStore {
     /// Uses the tables of a migrated database.
-    pub(super) fn new(pool: &PgPool, schema: Option<&Identifier>) -> Result<Self, StoreError> {
+    pub(super) fn new(pool: &Pool, schema: Option<&Identifier>) -> Result<Self, StoreError> {
         let rows = |table| PostgresRows::migrated(pool.clone(), table, schema);
         let statements = JobStatements::new(schema, &as_written);
         let jobs = rows(jobs_table())?.counted_by(statements.count.clone());
@@ -60,7 +60,7 @@ impl JobStore {
     }
 
     /// Returns a copy that uses another pool.
-    pub(super) fn through(&self, pool: &PgPool) -> Self {
+    pub(super) fn through(&self, pool: &Pool) -> Self {
         Self {
             statements: self.statements.clone(),
             jobs: JobOperations(self.jobs.0.through(pool.clone())),
@@ -186,10 +186,10 @@ impl Jobs for PostgresStore {
     fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>> {
         Box::pin(async move {
             check_end(end)?;
-            let lent = PooledConn::from(&self.pool).await;
+            let lent = self.pool.borrow().await;
             let mut lent = lent.map_err(|e| store_error("end chunk", e))?;
             let answer = self.end_one_chunk(lent.connection(), end).await;
-            lent.give_back();
+            lent.give_back(&answer);
             answer
         })
     }

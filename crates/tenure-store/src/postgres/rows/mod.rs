@@ -21,7 +21,7 @@ use tenure_core::{Identifier, ItemId, LeaseTable, OutcomeKind};
 
 use super::PostgresStore;
 use super::error::{row_error, store_error};
-use super::pool::Borrow as _;
+use super::pool::{Borrow as _, Pool};
 use super::row::get;
 use super::statements::Statement;
 use crate::refusal_reason::{ItemPosition, ItemPositions};
@@ -32,7 +32,7 @@ use statements::RowStatements;
 /// The rows of one table as leasable items. Clones share the connection pool.
 #[derive(Clone)]
 pub struct PostgresRows {
-    pool: PgPool,
+    pool: Pool,
     table: Arc<LeaseTable>,
     statements: Arc<RowStatements>,
 }
@@ -43,7 +43,7 @@ impl PostgresStore {
     /// # Errors
     /// The table exists already, or the description is not valid.
     pub async fn create_table(&self, table: &LeaseTable) -> Result<(), StoreError> {
-        PostgresRows::create(&self.pool, table, self.schema.as_ref()).await
+        PostgresRows::create(self.pool(), table, self.schema.as_ref()).await
     }
 
     /// Opens the rows of an existing lease table.
@@ -51,7 +51,7 @@ impl PostgresStore {
     /// # Errors
     /// The table does not exist, or lacks columns that the description names.
     pub async fn rows(&self, table: LeaseTable) -> Result<PostgresRows, StoreError> {
-        PostgresRows::open(self.pool.clone(), table, self.schema.as_ref()).await
+        PostgresRows::open_edited(self.pool.clone(), table, self.schema.as_ref(), &as_written).await
     }
 }
 
@@ -91,12 +91,12 @@ impl PostgresRows {
         table: LeaseTable,
         schema: Option<&Identifier>,
     ) -> Result<Self, StoreError> {
-        Self::open_edited(pool, table, schema, &as_written).await
+        Self::open_edited(pool.into(), table, schema, &as_written).await
     }
 
     /// Opens a table that Tenure's migrations created or that was opened before, without a check.
     pub(crate) fn migrated(
-        pool: PgPool,
+        pool: Pool,
         table: LeaseTable,
         schema: Option<&Identifier>,
     ) -> Result<Self, StoreError> {
@@ -108,7 +108,7 @@ impl PostgresRows {
     }
 
     /// Returns the same rows through another pool.
-    pub(crate) fn through(&self, pool: PgPool) -> Self {
+    pub(crate) fn through(&self, pool: Pool) -> Self {
         Self {
             pool,
             ..self.clone()
@@ -130,7 +130,7 @@ impl PostgresRows {
     }
 
     async fn open_edited(
-        pool: PgPool,
+        pool: Pool,
         table: LeaseTable,
         schema: Option<&Identifier>,
         edit: Edit<'_>,
@@ -200,7 +200,7 @@ impl PostgresRows {
 
 /// The columns of the table in order, each plain and quoted.
 async fn columns(
-    pool: &PgPool,
+    pool: &Pool,
     statements: &RowStatements,
 ) -> Result<Vec<(String, String)>, StoreError> {
     let query = statements.columns.query().bind(&statements.table);

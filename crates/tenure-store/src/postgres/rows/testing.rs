@@ -17,7 +17,7 @@ impl PostgresRows {
         table: LeaseTable,
         edit: Edit<'_>,
     ) -> Result<Self, StoreError> {
-        Self::open_edited(pool, table, None, edit).await
+        Self::open_edited(pool.into(), table, None, edit).await
     }
 
     /// Returns the statements for a table with their names, as they are sent.
