@@ -47,8 +47,9 @@ install_each() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
 }
 
-# Runs a command while PostgreSQL's package creates no cluster, and so starts none: the tests need
-# only its programs. Afterwards the setting is as before, or as the package brought it.
+# Runs a command with a setting that keeps PostgreSQL's package from creating and starting a
+# cluster: the tests need only its programs. Then restores the previous setting, or that of the
+# package.
 without_cluster() {
     setting=/etc/postgresql-common/createcluster.conf
     [ ! -e $setting ] || as_root mv $setting $setting.before-tests

@@ -108,7 +108,7 @@ Examples:
     Serve(Serve),
     /// Work without HTTP, until stopped
     #[command(after_help = "\
-With --exec each event is the input of a command; its exit code is the outcome.
+With --exec, each event is the input of a command, whose exit code decides the outcome.
 
 Examples:
   tenure work --queue mail --exec 'send-mail --stdin'
@@ -217,9 +217,9 @@ Examples:
     Queues(Queues),
     /// List ordering keys and their states; show, skip, pause and resume one
     #[command(after_help = "\
-Events of one key are worked one at a time, in order. The first of them that is neither done nor \
-dead is the head of the key; the others wait behind it. The domains of work leases are not listed: \
-docs/OPERATIONS.md has the SQL that finds them.
+Events of one key are worked one at a time, in order. The head of a key is its first open event, \
+or a dead event that blocks the key; the others wait behind it. The domains of work leases are not \
+listed: docs/OPERATIONS.md has the SQL that finds them.
 
 Examples:
   tenure keys
@@ -240,8 +240,8 @@ Examples:
     Jobs(Jobs),
     /// Add, list, edit, test, disable and remove the addresses that receive webhooks
     #[command(after_help = "\
-Settling an event done queues a delivery for each endpoint subscribed to its topic, in the same \
-transaction; `tenure serve` and `tenure work` send them.
+When an event is settled as done, the same transaction queues a delivery for each endpoint \
+subscribed to its topic; `tenure serve` and `tenure work` send them.
 
 Examples:
   tenure endpoints
@@ -259,8 +259,8 @@ Examples:
     Deliveries(Deliveries),
     /// Receive webhooks on this machine: verify and print them, be slow or fail on purpose
     #[command(after_help = "\
-It listens on 127.0.0.1 only. A call without a valid signature is answered with 401. To send to \
-it, plain http and this machine must be allowed: see `tenure endpoints add --help`.
+It listens on 127.0.0.1 only. With --secret, a call without a valid signature is answered with \
+401. To send to it, plain http and this machine must be allowed: see `tenure endpoints add --help`.
 
 Examples:
   tenure listen --secret whsec_…
@@ -277,8 +277,8 @@ Examples:
     /// Lease the rows of a table of your own, or undo that
     #[command(after_help = "\
 Missing columns are added while the table's writers go on, and recorded, so that --undo drops \
-those and nothing else. An interrupted run continues when repeated. docs/ADOPT.md takes a \
-hand-written outbox there and back.
+those and nothing else. An interrupted run continues when repeated. docs/ADOPT.md adopts a \
+hand-written outbox step by step, and undoes it.
 
 Examples:
   tenure adopt outbox --preset outbox_processing --print
@@ -457,7 +457,7 @@ impl From<StateArg> for State {
     }
 }
 
-/// Refuses an invalid key. clap does not check it, because its message would quote a long key in
+/// Refuses an invalid key. The check is not left to clap, whose message would quote a long key in
 /// full.
 pub(crate) fn check_key(key: &str) -> Result<(), Problems> {
     let event = NewEvent::from_json("any", "null").key(key).build();

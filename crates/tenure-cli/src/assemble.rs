@@ -142,7 +142,7 @@ pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Sto
         .iter()
         .any(|setting| *config.place(setting.as_str()) != Place::Default)
     {
-        // The user has set it, so it applies even if it equals the default for events.
+        // A configured value applies to rows, too, even if it equals the default for events.
         worker = worker.term_as_set();
     }
     let worker = worker.start().await.map_err(|error| cannot_start(&error))?;

@@ -116,7 +116,7 @@ impl Database {
         let port = parameter(&["port"]).or_else(|| port.map(str::to_owned));
         let port = port.map_or(Some(5432), |port| port.parse().ok())?;
         let is_file = host.starts_with('/');
-        // Without a host it is on this machine.
+        // Without a host, the server is on this machine.
         let host = if host.is_empty() { "localhost" } else { host };
         (!is_file).then(|| (host.to_owned(), port))
     }
@@ -131,7 +131,8 @@ impl Database {
     pub(crate) fn hide(&self, text: &str) -> String {
         let mut hidden = text.replace(&self.url, &self.to_string());
         for secret in self.secrets() {
-            // A password that equals the name of the user or the database cannot be hidden.
+            // A password that is also a public word, such as the user's name, stays: hiding it
+            // would garble other text.
             if !self.is_public(&secret) {
                 hidden = hidden.replace(&secret, HIDDEN);
             }

@@ -61,7 +61,7 @@ pub(crate) struct EventView<'a> {
 #[derive(Serialize)]
 struct Surroundings<'a> {
     timeline: Vec<HoldView<'a>>,
-    /// The head of its key; null when it is the head itself.
+    /// The event that it waits behind; null if there is none.
     behind: Option<i64>,
 }
 

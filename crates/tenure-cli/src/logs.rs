@@ -82,9 +82,9 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, Invalid> {
     Ok(quiet.fold(filter, EnvFilter::add_directive))
 }
 
-/// Filters that silence lines of the driver: one per connection when the database becomes
-/// unavailable, which Tenure logs once, and notices of the server, such as that a table exists
-/// already.
+/// Filters that silence two kinds of lines of the driver: a line per connection when the database
+/// becomes unavailable, which Tenure logs once, and notices of the server, for example that a table
+/// exists already.
 const QUIETED: [&str; 3] = [
     "sqlx_core::pool=error",
     "sqlx::pool=error",

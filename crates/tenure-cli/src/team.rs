@@ -1,4 +1,4 @@
-//! The workers of one process: the relay and, if it sends, the sender.
+//! The workers of one process: the relay and, if the process sends, the sender.
 
 use std::sync::Arc;
 

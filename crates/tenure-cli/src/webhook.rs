@@ -103,7 +103,7 @@ pub(crate) async fn load_or_create_keys(
         problem.hint("set webhook.key_file to a writable path")
     })?;
     output.note(format_args!(
-        "created {file}, the key that seals secrets: keep it safe, and give it to every process \
+        "created {file}, the key that encrypts secrets: keep it safe, and give it to every process \
          that sends"
     ));
     Ok(Keyring::parse(&line)?)
@@ -119,7 +119,7 @@ fn write_new(file: &Path, line: &str) -> io::Result<()> {
         .open(file)?;
     writeln!(
         open,
-        "# Keys of Tenure: the first seals, all open. Keep it secret.\n{line}"
+        "# Keys of Tenure: the first encrypts, all decrypt. Keep this file secret.\n{line}"
     )?;
     open.sync_all()
 }

@@ -73,8 +73,8 @@ impl Crew {
         }
     }
 
-    /// Sets a check that runs while a worker is paused: inside an SQLite transaction it blocks all
-    /// other writers, which counts as an outage.
+    /// Sets the check for a paused worker that blocks all other writers, as one inside an SQLite
+    /// transaction does. Such a pause also counts as an outage.
     #[must_use]
     pub fn blocked(mut self, blocked: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.blocked = Box::new(blocked);

@@ -5,7 +5,7 @@ use tenure_core::webhook::{AttemptOutcome, Call, CallDetail, CallRecord, Reply};
 
 use crate::error_text::error_text;
 
-/// Maximum bytes saved of a response body; an invalid byte takes three when it is replaced.
+/// Maximum bytes saved of a response body; the replacement of an invalid byte has three bytes.
 const BODY_BYTES_MAX: usize = 3 * Reply::BODY_BYTES_MAX;
 /// Maximum bytes saved of the response headers.
 const HEADER_BYTES_MAX: usize = 8 * 1024;

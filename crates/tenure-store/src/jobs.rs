@@ -23,7 +23,8 @@ use crate::rows::hold_of;
 #[cfg(feature = "postgres")]
 pub(crate) const CLAIM_ROUNDS: u32 = 3;
 
-/// Maximum completed and maximum failed jobs deleted in one round; each may have many chunks.
+/// Maximum number of completed jobs, and of failed ones, deleted in one round: each may have many
+/// chunks.
 pub(crate) const PRUNED_MAX: u32 = 100;
 
 /// The table of jobs as a lease table; its rows have a kind.
@@ -248,7 +249,7 @@ pub(crate) fn check_end(end: &EndChunk) -> Result<(), StoreError> {
 /// State of the job's lease under which a chunk is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobHoldState {
-    /// Held by the caller and live; or there is no job.
+    /// Held by the caller and live; or the caller names no job.
     Live,
     /// Held by the caller, but lapsed.
     Lapsed,
@@ -323,7 +324,7 @@ impl ChunkSnapshot {
         }
     }
 
-    /// Reason for which the end of a chunk was refused.
+    /// Reason why the end of a chunk was refused.
     pub(crate) fn refusal(&self) -> Refusal {
         let Some(chunk) = &self.chunk else {
             return Refusal::NotFound;
@@ -351,7 +352,7 @@ impl ChunkSnapshot {
     }
 }
 
-/// Reason for which saving the progress of a job was refused.
+/// Reason why the store refused to save the progress of a job.
 pub(crate) fn note_refusal(job: Option<JobRow>, now: Timestamp) -> Refusal {
     let Some(job) = job else {
         return Refusal::NotFound;

@@ -1,7 +1,7 @@
 //! Lanes: a queue and a priority as one number, the leading column of `tenure_ready`.
 //!
-//! Each queue has sixteen numbers: eight for its priorities, the most urgent first, one for items
-//! that must be claimed alone; the rest is unused.
+//! Each queue has sixteen numbers: eight for its priorities, the most urgent first, and one for
+//! items that must be claimed alone; the rest are unused.
 
 use tenure_core::Priority;
 use tenure_core::store::EndpointLane;

@@ -1,5 +1,5 @@
-//! Reasons of refusals: the store reads again the items that a statement did not change; their
-//! states give the answers of settle, replay and bury.
+//! Reasons for refusals: the store reads the items that a statement did not change; their states
+//! give the answers of settle, replay and bury.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,11 +16,11 @@ pub(crate) struct ItemPosition {
     pub(crate) last_outcome: Option<OutcomeKind>,
 }
 
-/// States by id; a missing item does not exist.
+/// States by id; an item without an entry does not exist.
 pub(crate) type ItemPositions = HashMap<ItemId, ItemPosition>;
 
 impl ItemPosition {
-    /// The answer to a settle that did not end this item: a repetition of the same outcome is
+    /// The answer to a settle that did not change this item: a repetition of the same outcome is
     /// accepted (law 9).
     fn answer(self, last_outcome: OutcomeKind) -> Guarded {
         if self.is_mine {
@@ -79,7 +79,7 @@ pub(crate) fn replay_answers(
         .collect()
 }
 
-/// Reason for which an item was not buried.
+/// Reason why an item was not buried.
 ///
 /// # Errors
 /// The item can be buried now: it changed during the bury.

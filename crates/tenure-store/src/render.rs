@@ -1,9 +1,8 @@
 //! Renders statements: fills the names of a lease table into their text.
 //!
-//! A text has placeholders such as `{until}`. Only checked, quoted names and words replace them; an
-//! unknown placeholder is an error, so no brace reaches a database. A line whose placeholder names
-//! something that the table lacks (`{status}` and its words, where timestamps give the state) is
-//! left out.
+//! A text has placeholders such as `{until}`. Only checked names and quoted words replace them; an
+//! unknown placeholder is an error, so none reaches a database. A line whose placeholder names
+//! something that the table lacks (such as `{status}`, if timestamps give the state) is left out.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +69,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Adds a placeholder whose text consists of checked names and words.
+    /// Adds a placeholder whose text consists of checked names and quoted literals.
     pub(crate) fn with(mut self, hole: &'static str, text: String) -> Self {
         self.filled.insert(hole, text);
         self

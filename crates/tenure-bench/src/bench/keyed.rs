@@ -18,7 +18,7 @@ const PAIRS: Duration = Duration::from_millis(500);
 pub(super) async fn work_lease(rounds: u32) -> Result<f64, Stop> {
     let mut rates = Median::default();
     for _ in 0..rounds {
-        // Keeps its thread busy, so it gets a blocking thread.
+        // The loop keeps its thread busy, so it gets a blocking thread.
         let pairs = tokio::task::spawn_blocking(|| work_lease_pairs(PAIRS)).await;
         let pairs = pairs.map_err(std::io::Error::other)?;
         rates.push(pairs.map_err(std::io::Error::other)?);

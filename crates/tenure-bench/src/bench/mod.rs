@@ -1,7 +1,7 @@
-//! `tenure bench`: the speed of the engine on this machine, as ratios to SQL loops without Tenure
-//! in the same run; and the speed of calls to endpoints, as ratios to an HTTP client alone.
+//! `tenure bench`: the speed of the engine on this machine, as ratios to loops without an engine in
+//! the same run; and the speed of calls to endpoints, as ratios to an HTTP client alone.
 //!
-//! All runs use scratch tables. The engine and the yardstick (the SQL loops) alternate, and the
+//! All runs use scratch tables. The engine and the yardstick (these loops) alternate, and the
 //! median of the rounds counts, so that a noisy machine does not distort the result.
 
 mod against;
@@ -31,7 +31,7 @@ use crate::host::{Completion, Host, Steps};
 use crate::stop::Stop;
 use crate::yardstick::{Shape, Yardstick};
 
-/// Number of concurrent SQL loops in the yardstick.
+/// Number of concurrent loops of the yardstick.
 const LOOPS: u32 = 2;
 /// Number of concurrent producers that enqueue one event at a time.
 const PRODUCERS: u32 = 8;

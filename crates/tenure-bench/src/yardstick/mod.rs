@@ -56,8 +56,8 @@ impl Yardstick {
             .strip_prefix("sqlite://")
             .or(url.strip_prefix("sqlite:"))
         {
-            // Use a new file each time: SQLite may remove a closed file a moment later, together
-            // with the log of another file of the same name.
+            // Use a new name each time: an old connection may close a moment later, and SQLite then
+            // deletes the log of a new file of the same name.
             let nth = OPENED.fetch_add(1, Ordering::Relaxed);
             let path = PathBuf::from(format!("{path}.bench-{name}-{nth}"));
             return Ok(Self::Sqlite(SqliteYardstick::open(path).await?));

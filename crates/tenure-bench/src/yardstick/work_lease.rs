@@ -9,10 +9,7 @@ const DOMAINS: u16 = 10_000;
 
 /// Acquires and completes one offset after the other over 10,000 domains, on the calling thread,
 /// for about this long; returns pairs per second.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long this machine takes is the question"
-)]
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 pub(crate) fn work_lease_pairs(length: Duration) -> Result<f64, WorkLeaseError> {
     let lease = WorkLease::new(DomainRules::default());
     let keys: Vec<String> = (0..DOMAINS).map(|n| format!("customer-{n}")).collect();

@@ -57,7 +57,7 @@ impl Deleted {
         self.published + self.dead + self.jobs.completed + self.jobs.failed
     }
 
-    /// The numbers for people, without zeros of a whole kind.
+    /// The numbers for people, without events or without jobs if none were deleted.
     fn text(&self) -> String {
         let Self {
             published, dead, ..

@@ -14,7 +14,7 @@ use crate::time::{brief, relative};
 
 /// Leases per round, to keep transactions small.
 const LEASES: u32 = 100;
-/// Maximum rounds; further leases may lapse meanwhile.
+/// Maximum number of rounds, since leases may lapse as fast as they are reaped.
 const ROUNDS: u32 = 10_000;
 
 /// An event whose lease was reaped, in JSON.

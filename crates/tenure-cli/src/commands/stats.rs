@@ -76,7 +76,7 @@ pub(super) async fn run(cx: &Context, of: &TableArg) -> Result<Exit, Stop> {
             _ => "are held under lapsed leases",
         };
         cx.output.note(format_args!(
-            "{} {held}: `tenure reap` ends lapsed leases, as does the next idle claim",
+            "{} {held}: a running worker ends lapsed leases, as does `tenure reap`",
             events(usize::try_from(counts.lapsed).unwrap_or(usize::MAX))
         ));
     }

@@ -38,7 +38,7 @@ struct WorkerView<'a> {
     version: &'a str,
     /// Comma-separated; empty means all.
     queues: &'a str,
-    /// Null unless it is active: the last report is out of date.
+    /// Null if the worker is not active: its last report is out of date.
     running: Option<u32>,
     concurrency: u32,
     held: Option<u32>,

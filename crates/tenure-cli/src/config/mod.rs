@@ -38,7 +38,7 @@ pub(crate) struct Config {
     pub(crate) worker_name: String,
     /// The queues that this process serves; empty means all.
     pub(crate) serve_queues: Vec<QueueName>,
-    /// Queues that `serve` and `work` add at their start.
+    /// Queues that `serve`, `work` and `jobs run` add at their start.
     pub(crate) queues: Vec<(QueueName, Option<Term>)>,
     /// This process's settings; those of the cluster override them.
     pub(crate) settings: Settings,

@@ -21,7 +21,7 @@ pub(super) fn set(config: &mut Config, key: &'static str, value: &Value) -> Resu
     match key {
         "database" => config.database = Database::new(&text),
         "store.schema" => {
-            let expected = "a name of a-z, 0-9 and _, at most 63, such as tenure";
+            let expected = "a name of at most 63 characters a-z, 0-9 and _, such as tenure";
             config.store.schema = Some(Identifier::new(&text).map_err(|_cause| wrong(expected))?);
         }
         "store.connections" => {

@@ -70,8 +70,8 @@ const MORE: [&str; 9] = [
 #[tokio::test]
 async fn every_figure_is_measured_on_both_databases() {
     let (file, server) = (sqlite(), postgres().await);
-    // The gate measures one of the databases, `scripts/prove` both, concurrently: a benchmark only
-    // watches an idle worker most of the time.
+    // The gate measures one of the databases, `scripts/prove` both, concurrently: most of the time
+    // a benchmark only watches an idle worker.
     let args = [&ARGS[..], &["--old-snapshot"]].concat();
     let places = Extent::chosen().of(&[(&file, "sqlite"), (&server, "postgres")], 1);
     let started = places.into_iter().map(|(place, name)| {

@@ -268,8 +268,8 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Pauses the program. It has no open transaction on the SQLite file of the place: the only
-    /// writer of SQLite would block all other workers for as long as it is paused.
+    /// Pauses the program while it has no open transaction on the SQLite file of the place: a
+    /// paused writer would block all other workers.
     pub(crate) fn pause(&self, place: &Place) {
         let writer = place.url.starts_with("sqlite:").then(|| {
             let conn = rusqlite::Connection::open(place.file()).unwrap();
@@ -281,7 +281,7 @@ impl Running {
         let status = waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED);
         let status = status.unwrap();
         assert!(status.is_some_and(|(_, status)| status.stopped()));
-        // The end of its connection rolls the transaction back.
+        // Closing the connection rolls its transaction back.
         drop(writer);
     }
 

@@ -84,8 +84,8 @@ async fn pauses_and_lapsed_leases_are_reported() {
         );
         assert_eq!(
             output.err,
-            "1 event is held under a lapsed lease: `tenure reap` ends lapsed leases, as does the \
-             next idle claim\n"
+            "1 event is held under a lapsed lease: a running worker ends lapsed leases, as does \
+             `tenure reap`\n"
         );
         let output = place.run(&["stats", "--json"]).succeeded();
         assert_eq!(output.objects()[0]["queues"][0]["paused"], true);

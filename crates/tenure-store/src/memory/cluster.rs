@@ -11,7 +11,7 @@ use tenure_core::{Timestamp, WorkerId};
 use super::MemoryStore;
 use crate::cluster::{kept_report, requested};
 
-/// State shared by the processes of a cluster.
+/// State shared by the workers of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct ClusterState {
     settings_version: u64,

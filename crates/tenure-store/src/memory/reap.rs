@@ -55,8 +55,8 @@ impl MemoryState {
         }
     }
 
-    /// Ends a lapsed lease for the items of one key: the first item has crashed, the others become
-    /// pending again unchanged.
+    /// Ends a lapsed lease for the items of one key: the first item has crashed, the others count
+    /// as released.
     fn lapse_run(
         &mut self,
         (key, run): (&str, Vec<ItemId>),

@@ -66,7 +66,8 @@ pub struct Rules {
     pub run_length: fn(&Claim) -> u32,
     /// Returns whether a head with these counters is claimed together with items behind it.
     pub may_lead: fn(Counters) -> bool,
-    /// Selects the items claimed with a head from those behind it; the flag allows an item.
+    /// Selects the items claimed with a head from those behind it; the flag is true if an item may
+    /// follow.
     pub run: fn(&[(ItemId, bool)]) -> Vec<ItemId>,
     /// Returns whether a new item becomes the head of its key. The argument is the pause flag of
     /// the key if the key is known.

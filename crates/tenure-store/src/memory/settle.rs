@@ -59,8 +59,8 @@ impl MemoryState {
         }
     }
 
-    /// Returns the outcome for each unnamed item of the lease. One guard covers the whole lease: a
-    /// late strict settle changes nothing.
+    /// Returns the outcome for each unnamed item of the lease. One guard covers the whole lease: if
+    /// a late settle is to be refused, it changes nothing.
     fn rest_of(&self, settle: &Settle, rules: &Rules, now: Timestamp) -> Vec<(ItemId, Outcome)> {
         let outcome = match (rules.rest)(settle.rest) {
             Rest::Keep => return Vec::new(),

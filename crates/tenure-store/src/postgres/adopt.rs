@@ -34,7 +34,7 @@ const LEAVE: &str = "select pg_advisory_unlock_all()";
 const TRIES: u32 = 150;
 /// Pause between two attempts, so that writers can proceed.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Pages numbered per transaction.
+/// Pages whose rows one transaction numbers.
 const PAGES: i64 = 32;
 /// Maximum passes over all pages, for rows that other transactions had locked.
 const ROUNDS: u32 = 300;

@@ -64,7 +64,7 @@ mod tests {
             (97, 88, 10, 0),
             (97, 87, 10, 1),
             (97, 97, 10, 0),
-            // Superuser connections may exceed the limit of everyone else.
+            // Connections of superusers may exceed the limit for other roles.
             (97, 100, 10, 0),
             (97, 12, 1, 85),
             // A pool size of zero opens one connection.

@@ -6,8 +6,8 @@ use tenure_core::store::{StoreError, StoreErrorKind};
 
 use crate::rows::changed_hint;
 
-/// Converts a driver error under `verb` to a store error. It keeps only the server's message: the
-/// details quote the row, and a row holds tokens and payloads.
+/// Converts a driver error under `verb` to a store error. Of an error from the server it keeps only
+/// the message: the details quote the row, and a row holds tokens and payloads.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "whatever else comes is not expected"

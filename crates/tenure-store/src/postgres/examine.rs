@@ -15,9 +15,10 @@ use super::{PLANNER, PostgresStore};
 use crate::cluster::unsigned;
 use crate::memory::SystemClock;
 
-/// Oldest version that Tenure is tested with, as `server_version_num`.
+/// Oldest version that has `pg_current_xact_id`, which fan-out needs, as `server_version_num`.
 const SERVER_VERSION_MIN: i32 = 130_000;
-/// Maximum age of a transaction: an older one holds back the vacuum of busy tables.
+/// Maximum age of a transaction without a warning. An older one holds back the vacuum of busy
+/// tables.
 const TRANSACTION_AGE_MAX: Duration = Duration::from_mins(5);
 /// Maximum clock difference without a warning. A larger one misleads readers, but affects no lease.
 const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
 //! Fan-out: the deliveries of done events, and the settle that also writes calls or deliveries.
 //!
-//! The store caches subscriptions under the version of the rules they were read with. A settle
-//! without deliveries is one statement, which does nothing if the rules have changed; then the
-//! store reloads them and retries. A settle with deliveries or calls is a transaction: settle,
-//! calls, deliveries, commit.
+//! The rules are the topics and states of the endpoints; they have a version. The store caches the
+//! subscriptions with it. A settle without deliveries is one statement, which does nothing if the
+//! rules have changed; then the store reloads them and retries. A settle with deliveries or calls
+//! is a transaction: settle, calls, deliveries, commit.
 //!
 //! The settle does not lock the endpoints: otherwise a change of an endpoint would wait for all
 //! running settles. The rules in force when the deliveries are written decide.
@@ -82,8 +82,8 @@ impl PendingDeliveries {
 }
 
 impl PostgresStore {
-    /// Returns the deliveries of this settle by the cached subscriptions; loads them if none are
-    /// cached.
+    /// Returns the deliveries of this settle according to the cached subscriptions; loads these if
+    /// none are cached.
     pub(crate) async fn pending(&self, settle: &Settle) -> Result<PendingDeliveries, StoreError> {
         if settle.fan_out.is_empty() {
             return Ok(PendingDeliveries::default());
@@ -277,7 +277,7 @@ fn subscriptions(rows: &[PgRow]) -> Result<Subscriptions, StoreError> {
     Ok(Subscriptions { rules, endpoints })
 }
 
-/// Error for an endpoint that another or a newer program stored.
+/// Error for an endpoint that another program, or a newer version of this one, stored.
 pub(crate) fn unreadable_endpoint(id: &str, problem: &Invalid) -> StoreError {
     let message = format!("the endpoint {id:?} cannot be read: {problem}");
     StoreError::new("endpoints", StoreErrorKind::Corrupt, message)

@@ -25,7 +25,7 @@ const FIRST: Migration = &[
     include_str!("../../migrations/postgres/0001/9_tables.sql"),
 ];
 
-/// All versions, oldest first: the n-th migration creates version n. Never edited once released.
+/// All versions, oldest first: the n-th migration creates version n. Never edit a released one.
 const MIGRATIONS: [Migration; 1] = [FIRST];
 
 /// The schema version of this program.
@@ -90,8 +90,8 @@ async fn run(
     }))
 }
 
-/// True if there is nothing to do, so that a role without schema rights suffices. On a read-only
-/// database it returns false: the migration then fails with the right error.
+/// True if there is nothing to migrate: then a role without schema rights suffices. False on a
+/// read-only database, so that the migration fails with the right error.
 async fn is_current(
     conn: &mut PgConnection,
     schema: Option<&Identifier>,

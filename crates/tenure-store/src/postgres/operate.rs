@@ -170,7 +170,8 @@ impl PostgresStore {
         ids.map_err(|error| store_error("list", error))
     }
 
-    /// Lists the deliveries of an event in one state: an event has few, so it reads all of them.
+    /// Lists the deliveries of an event in one state. An event has few: this reads those in every
+    /// state and filters.
     async fn list_of_event(&self, filter: &Filter, limit: u32) -> Result<Page, StoreError> {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut filter = filter.clone();
@@ -190,7 +191,8 @@ impl PostgresStore {
         Ok(Page { records, next })
     }
 
-    /// Buries an item; `false`: it is settled, or its row is locked.
+    /// Buries an item; `false`: it is not open, it is not the head that `turn` requires, or its row
+    /// is locked.
     pub(crate) async fn try_bury(&self, bury: &Bury, turn: BuryScope) -> Result<bool, StoreError> {
         let query = self
             .statements()

@@ -1,6 +1,6 @@
-//! Promotion: gives a key with arrivals a head. A producer takes no lock on a key: it inserts its
-//! event into the backlog and leaves an arrival; the next claim promotes the key's first event into
-//! `ready`, in a separate short statement.
+//! Promotion: gives a key with arrivals a head. A producer does not lock the row of a key: it
+//! inserts its event into the backlog and leaves an arrival; the next claim promotes the key's
+//! first event into `ready`, in a separate short statement.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

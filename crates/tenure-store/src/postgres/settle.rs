@@ -159,7 +159,8 @@ impl PostgresStore {
     }
 }
 
-/// Columns of the statements that settle and claim: the arrivals flag, and the first of the claim.
+/// Positions in the answers of the statements that settle and claim: the column of the arrivals
+/// flag, and the first column of the claim.
 const WHOLE: (usize, usize) = (2, 5);
 const EACH: (usize, usize) = (6, 7);
 
@@ -168,7 +169,7 @@ const EACH: (usize, usize) = (6, 7);
 pub(crate) struct SettleEffect {
     is_late: bool,
     rest: i64,
-    /// Items that the settle names but the token does not hold.
+    /// Named items that the token does not hold, or whose lapsed lease is refused.
     refused: HashSet<ItemId>,
     /// Items whose key has an earlier unsettled item.
     early: HashSet<ItemId>,
@@ -235,8 +236,8 @@ fn read_look(row: &PgRow) -> Result<Option<(ItemId, ItemPosition)>, sqlx::Error>
     Ok(Some((ItemId::new(get(row, 0)?), look)))
 }
 
-/// Returns the ids, ascending, if the fast form is possible: all are done, and lateness is
-/// accepted.
+/// Returns the ids, ascending, if the fast form is possible: all outcomes are done, and a late
+/// settle is accepted.
 pub(crate) fn whole_and_done(settle: &Settle) -> Option<Vec<i64>> {
     let is_done = |(_, outcome): &(ItemId, Outcome)| *outcome == Outcome::Done;
     if settle.items.is_empty()

@@ -299,8 +299,8 @@ impl PostgresStore {
     }
 }
 
-/// Random backoff after a failed attempt, longer after many, so that conflicting callers spread
-/// out.
+/// Random backoff from the second failed attempt on, longer each time, so that conflicting callers
+/// spread out.
 async fn pause(tried: u32) {
     if tried > 1 {
         let longest = PAUSE_MAX.min(Duration::from_millis(1 << tried.min(16)));

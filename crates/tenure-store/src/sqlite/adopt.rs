@@ -111,7 +111,7 @@ fn kinds(now: Timestamp) -> Kinds {
     }
 }
 
-/// Assignments of the trigger.
+/// Assignments of the trigger that fills columns without a default in new rows.
 fn assignments(plan: &Plan) -> Vec<&'static str> {
     let adds = plan.adds.iter().filter_map(|added| match added.what {
         Adds::Key => Some("{key} = (select ifnull(max({key}), 0) + 1 from {table})"),

@@ -101,7 +101,7 @@ type Follower = (Waiting, Lane, i64);
 
 impl ClaimInProgress<'_> {
     /// Moves due items out of ready, lane by lane, and their runs out of the backlog, up to the
-    /// limit. The flag is true if it stopped before it had seen everything that the limit allows.
+    /// limit. The flag is true if due items within the limit remain unread.
     fn take(&self, lanes: &[LaneRequest]) -> rusqlite::Result<(Vec<Waiting>, bool)> {
         let mut all: Vec<Due<'_>> = Vec::new();
         let mut left = self.limit;
@@ -202,7 +202,7 @@ impl ClaimInProgress<'_> {
         Ok(())
     }
 
-    /// Deletes rows of a lane from ready: all due rows, or only these.
+    /// Deletes rows of a lane from ready: all up to the last of these, or only these.
     fn remove(&self, lane: Lane, keys: &[(i64, i64)], is_all: bool) -> rusqlite::Result<()> {
         match keys.last() {
             Some((last_at, last_id)) if is_all => {

@@ -9,7 +9,7 @@ use tenure_core::store::{StoreError, StoreErrorKind};
 use super::error::failed;
 use crate::config::{StoreConfig, Synchronous};
 
-/// Prepared statements cached per connection: all of the queue layout and those of a few tables.
+/// Prepared statements cached per connection; the queue layout alone has more than a hundred.
 const STATEMENTS_KEPT: usize = 128;
 /// Maximum attempts to switch to a write-ahead log while other connections open the same new file.
 const JOURNAL_TRIES: u32 = 100;

@@ -1,4 +1,4 @@
-//! Maps SQLite errors to store errors. No other file matches on them.
+//! Maps SQLite errors to store errors.
 
 use rusqlite::ffi::{self, ErrorCode};
 use tenure_core::LeaseTable;
@@ -13,7 +13,7 @@ pub(crate) fn failed(verb: &'static str) -> impl Fn(rusqlite::Error) -> StoreErr
     move |error| store_error(verb, error)
 }
 
-/// Classifies a driver error by the possible remedy.
+/// Converts a driver error to a store error, whose kind follows from the possible remedy.
 pub(crate) fn store_error(verb: &'static str, error: rusqlite::Error) -> StoreError {
     let (kind, message, hint) = meaning(&error);
     let told = StoreError::new(verb, kind, message);

@@ -55,8 +55,9 @@ fn file(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Returns the first fault of the file, or `ok`. A read-only connection checks pages, but not check
-/// constraints, which SQLite does not load for it; it does not block the writer.
+/// Returns the first fault of the file, or `ok`. The check runs on a read-only connection and does
+/// not block the writer. It covers the pages, but not check constraints: SQLite does not load them
+/// on such a connection.
 fn first_fault(connection: &Connection) -> rusqlite::Result<String> {
     let answer = connection.query_row(sql::EXAMINE_INTEGRITY, [], |row| row.get(0));
     // Damage may abort the check itself.

@@ -10,8 +10,8 @@ use super::statements as sql;
 use crate::error_text::error_text;
 use crate::lane::Lane;
 
-/// Size of a block in bits: the ids of a journal row lie within one block, see `tenure_settled` in
-/// `migrations/sqlite/0001/1_queue.sql`.
+/// A block has `1 << BLOCK_BITS` ids. The ids of a journal row lie within one block, see
+/// `tenure_settled` in `migrations/sqlite/0001/1_queue.sql`.
 const BLOCK_BITS: u32 = 10;
 
 /// Held ids by ordering key, ascending.

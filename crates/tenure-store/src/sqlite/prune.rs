@@ -43,7 +43,7 @@ impl Pruner for SqliteStore {
     }
 }
 
-/// Deletes jobs past their retention, and the chunks of a matrix `job-…` with the last job on it.
+/// Deletes jobs past their retention; with the last job on a matrix `job-…`, also its chunks.
 fn prune_jobs(connection: &Connection, ask: &Prune, now: Timestamp) -> rusqlite::Result<Pruned> {
     let limit = ask.limit.min(PRUNED_MAX);
     let old = |text: &str, name: &str, before: Timestamp| {
@@ -162,8 +162,8 @@ impl Round<'_> {
             .collect()
     }
 
-    /// Returns the items among these that may be deleted, with true for a dead one. `is_named`: the
-    /// journal rows of this round name them.
+    /// Returns the items among these that may be deleted, with true for a dead one. `is_named`:
+    /// this round chose them by their own age, not as the events of deliveries.
     fn settled(&self, ids: &[i64], is_named: bool) -> rusqlite::Result<BTreeMap<i64, bool>> {
         if ids.is_empty() {
             return Ok(BTreeMap::new());

@@ -12,7 +12,7 @@ use super::error::failed;
 use super::writer::caught;
 use crate::config::StoreConfig;
 
-/// Maximum reading connections: only operators read, and rarely.
+/// Maximum reading connections: reads are few (operators, settings, due replays and deliveries).
 const READERS_MAX: usize = 4;
 
 /// The reading connections, opened on first use.

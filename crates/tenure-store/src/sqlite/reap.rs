@@ -91,7 +91,7 @@ fn end(
 struct KeyedItems {
     /// The first item of each run: a worker was processing it.
     heads: HashSet<i64>,
-    /// The other items: they become pending again unchanged.
+    /// The other items: they count as released.
     followers: HashSet<i64>,
 }
 

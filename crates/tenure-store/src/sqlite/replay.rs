@@ -97,8 +97,8 @@ fn keys(connection: &Connection, ids: &str) -> rusqlite::Result<HashMap<i64, Key
         .collect()
 }
 
-/// Assigns new turns to the items, in this order, behind all others. The turns of deliveries are
-/// drawn from their ids, which are all above those of events.
+/// Assigns new turns to the items, in this order, behind all others. Turns are drawn from the ids
+/// of the same kind; those of deliveries are all above those of events.
 fn draw_turns(connection: &Connection, ids: &[i64]) -> rusqlite::Result<()> {
     for kind in [Kind::Events, Kind::Deliveries] {
         let of_kind = ids.iter().copied().filter(|id| kind_of(*id) == kind);

@@ -208,7 +208,7 @@ fn take_step(
     Ok(stepped(moved, progress.wait, others))
 }
 
-/// Returns the next items to replay, and the id up to which it searched.
+/// Returns the next items to replay, and the id up to which the statement searched.
 fn page(
     connection: &Connection,
     operation: &ReplayOperation,

@@ -30,7 +30,7 @@ pub(super) enum RowContent {
     },
 }
 
-/// A claimable item: the columns of `claim.sql`, statement due.
+/// A claimable item: the columns of the statement `due` in `claim.sql`.
 pub(super) struct Waiting {
     pub(super) id: ItemId,
     pub(super) content: RowContent,

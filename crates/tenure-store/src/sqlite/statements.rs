@@ -85,7 +85,7 @@ macro_rules! guarded {
                 ),)*
             };
 
-            /// The statements of changed files. Leaks their text, which only tests do.
+            /// The statements of changed files. Leaks their text: for tests only.
             #[cfg(feature = "testing")]
             pub(super) fn edited(edit: crate::render::Edit<'_>) -> &'static Self {
                 Box::leak(Box::new(Self {

@@ -9,8 +9,8 @@ use super::statements as sql;
 /// Pending changes to keys; written after the changes to items.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// Keys without a head: the first item of the backlog is the next one. An item that becomes the
-    /// head again is in the backlog, too.
+    /// Keys without a head: the first item of the backlog becomes the head. An item that becomes
+    /// the head again is in the backlog, too.
     open: Vec<String>,
     /// Keys blocked by a dead head.
     blocked: Vec<(String, i64)>,
@@ -52,7 +52,7 @@ impl Turns {
         }
     }
 
-    /// Gives each key its head; deletes a key without items.
+    /// Gives each key its head; deletes a key without items, unless it is paused.
     pub(super) fn write(self, connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         let mut heads: Vec<(String, Option<i64>, bool)> = self
             .blocked

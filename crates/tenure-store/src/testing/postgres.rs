@@ -118,8 +118,8 @@ impl Database {
 }
 
 impl Drop for Database {
-    /// Removes it on a separate thread, since a drop cannot await. Waits only for a lasting server:
-    /// one that ends with this process leaves nothing behind.
+    /// Removes the database on a separate thread, since a drop cannot await. Waits only for a
+    /// lasting server: one that ends with this process leaves nothing behind.
     fn drop(&mut self) {
         if self.lifetime == Lifetime::Pooled {
             return pool::give_back(mem::take(&mut self.name));

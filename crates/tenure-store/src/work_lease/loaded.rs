@@ -84,8 +84,8 @@ impl<N> LoadedDomain<N> {
         }
     }
 
-    /// Returns the terminal state of an offset. The watermark applies at once; ranges below it are
-    /// deleted later.
+    /// Returns the stored terminal state of an offset. A forgiven failure has none, even before its
+    /// range is deleted: the watermark implies that the offset is processed.
     fn terminal(&self, offset: i64) -> Option<Terminal> {
         let is_forgiven = offset < self.watermark.min(self.forgiven);
         let terminal = self.near.terminal(offset);

@@ -1,4 +1,4 @@
-//! Work leases in the databases: a domain as it was loaded, and the inputs of a decision about it.
+//! Work leases: the inputs of a decision, for all stores; and a domain as loaded from a database.
 
 pub(crate) mod inputs;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

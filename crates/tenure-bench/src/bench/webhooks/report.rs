@@ -132,7 +132,7 @@ fn lines(figures: &WebhookFigures) -> Vec<Row> {
     let receipt = "commit to receipt at 200 events/s, p95";
     lines.push(at_most(receipt, figures.receipt_p95_ms, 100.0, " ms"));
     lines.push(at_most(
-        "the same, enqueued in one process",
+        "the same, enqueued in the worker's process",
         figures.receipt_in_process_p95_ms,
         100.0,
         " ms",

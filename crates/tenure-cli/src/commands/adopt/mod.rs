@@ -82,7 +82,7 @@ pub(super) async fn run(cx: &Context, args: &Adopt) -> Result<Exit, Stop> {
              the address; names in mixed case are not supported: rename the table",
         )
     })?;
-    // The file comes first: its faults are reported without a database.
+    // Read the map first: its faults are reported without a database.
     let described = match (&args.preset, &args.map) {
         (Some(preset), _) => LeaseTable::preset(preset).map(|table| table.named(name.clone())),
         (None, Some(file)) => Some(map::read(&name, file)?),
@@ -186,7 +186,7 @@ async fn undo(
             let message = format!("rows of {name} that workers hold: {held}");
             return Err(Problem::new(Exit::Refused, message)
                 .hint(format!(
-                    "stop the workers of this table, which release their rows; `tenure reap \
+                    "stop the workers of this table: they release their rows; `tenure reap \
                      --table {name}` ends the leases of dead workers; --force does not wait"
                 ))
                 .into());

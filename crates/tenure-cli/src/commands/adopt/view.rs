@@ -113,7 +113,7 @@ fn column_status(added: &Addition) -> &'static str {
     }
 }
 
-/// The fact that a column holds; any other column is for the order.
+/// The fact that the table stores in a column; a column without a fact is for the order.
 fn purpose(plan: &Plan, added: &Addition) -> &'static str {
     let facts = plan.table.facts();
     let held = facts.iter().find(|(_, column)| **column == added.column);

@@ -37,8 +37,9 @@ Examples:
     List(ListDeliveries),
     /// Show a delivery: its facts, and every attempt with its answer
     #[command(after_help = "\
-Of an answer it prints the status, the times and the first bytes, without control characters. An \
-attempt is `unknown` when its worker died during the call: the receiver may have got it.
+It prints the status and the times of every answer, and the beginning of the last one, without \
+control characters. An attempt is `unknown` when its worker died during the call: the receiver may \
+have got the call.
 
 Examples:
   tenure deliveries show d17
@@ -124,7 +125,7 @@ pub(crate) struct ReplayDeliveries {
     #[arg(value_name = "ID", value_parser = delivery_id)]
     ids: Vec<ItemId>,
 
-    /// Those in this state [default: dead, with any other option]
+    /// Those in this state [default: dead, if another filter is given]
     #[arg(long, conflicts_with = "ids")]
     state: Option<SettledArg>,
 

@@ -96,8 +96,8 @@ fn failing(all: &[Endpoint], now: Timestamp) -> Option<Finding> {
             "endpoints",
             format!("failing: {}", named(&names)),
             format!(
-                "`tenure endpoints` lists them; `tenure endpoints test {id}` calls it once; once \
-                 it is fixed, `tenure endpoints enable {id}` ends the wait; one that fails for \
+                "`tenure endpoints` lists them; `tenure endpoints test {id}` calls one; after a \
+                 fix, `tenure endpoints enable {id}` ends its wait; an endpoint that fails for \
                  five days is disabled"
             ),
         )

@@ -57,10 +57,10 @@ fn leases(snapshot: &Snapshot) -> Finding {
         snapshot.workers_that_are(Presence::Active).is_empty(),
     ) {
         (0, _) => Finding::good("leases", "none has lapsed"),
-        (_, false) => Finding::good("leases", format!("{text} with a lapsed one: reaped soon")),
+        (_, false) => Finding::good("leases", format!("lapsed: {text}, to be reaped soon")),
         (_, true) => Finding::bad(
             "leases",
-            format!("{text} with a lapsed one, and no worker is running to reap it"),
+            format!("lapsed: {text}, and no worker is running to reap"),
             "`tenure reap` ends them now",
         ),
     }

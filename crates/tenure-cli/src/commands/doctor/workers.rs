@@ -25,8 +25,8 @@ pub(super) fn missing(snapshot: &Snapshot) -> Option<Finding> {
         Finding::warning(
             "missing workers",
             format!("no longer reporting: {names}"),
-            "it hangs, was killed or cannot reach the database; its leases lapse, and other \
-            workers take over",
+            "a missing worker hangs, was killed or cannot reach the database; its leases lapse, \
+             and other workers take over",
         )
     })
 }

@@ -33,9 +33,10 @@ pub(crate) struct Endpoints {
 pub(crate) enum EndpointCommand {
     /// Add an endpoint; its secret is printed once
     #[command(after_help = "\
-The address is checked and its name resolved now and again at every call: only https on public \
-addresses, unless webhook.allow, webhook.allow_hosts or webhook.allow_http allow more. The \
-secret is stored sealed by the key in webhook.key_file, which is created if it does not exist.
+The address is checked, and its name resolved, now and before every call: only https on public \
+addresses is allowed, unless webhook.allow, webhook.allow_hosts or webhook.allow_http allow more. \
+The secret is stored encrypted with the key in webhook.key_file, which is created if it does not \
+exist.
 
 Examples:
   tenure endpoints add https://example.com/hooks --topics 'order.*'
@@ -84,8 +85,8 @@ Examples:
     Rotate(Rotate),
     /// Send to an endpoint again, and reset its health
     #[command(after_help = "\
-Deliveries that are due are sent at once; one that failed keeps the time of its next attempt. Also \
-ends the wait of an endpoint that is backing off.
+Deliveries that are due are sent at once; one that failed keeps the time of its next attempt. This \
+also ends the wait of an endpoint that is backing off.
 
 Examples:
   tenure endpoints enable billing")]

@@ -121,7 +121,7 @@ fn pair(text: &str) -> Result<(String, String), Problem> {
         }
         _ => {
             let message = format!(
-                "the value is {} characters without a name and a `=`; expected NAME=VALUE",
+                "the value has {} characters, but no name before a `=`; expected NAME=VALUE",
                 text.chars().count()
             );
             Err(Problem::new(Exit::Usage, message))

@@ -148,7 +148,7 @@ fn taken(id: &EndpointId) -> Problem {
     )
 }
 
-/// An id made of the host name.
+/// An id made of the host name and the port of the address.
 fn id_of(url: &str) -> Result<EndpointId, Problem> {
     let (_, rest) = url.split_once("://").unwrap_or(("", url));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -25,7 +25,7 @@ pub(super) struct EndpointView<'a> {
     id: &'a str,
     number: u32,
     state: &'static str,
-    /// A code for the cause of its disabled state.
+    /// A code for the reason why the endpoint is disabled.
     why: Option<&'static str>,
     /// The operator's reason.
     reason: Option<&'a str>,

@@ -111,7 +111,7 @@ pub(super) async fn run(cx: &Context, args: &Enqueue) -> Result<Exit, Stop> {
 }
 
 impl Intake<'_> {
-    /// Reads to the end, or to the first invalid line.
+    /// Reads to the end, or to the first invalid line that is not skipped.
     async fn read(&mut self, input: &mut impl BufRead) -> Result<(), Stop> {
         let mut text = Vec::new();
         for number in 1_u64.. {
@@ -142,7 +142,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Reports that the input cannot be read further, after writing the events before that.
+    /// Writes the events read so far, then reports that the input cannot be read further.
     async fn broken_off(&mut self, number: u64, error: &io::Error) -> Result<(), Stop> {
         self.write(number).await?;
         let before = self.written_before(number);

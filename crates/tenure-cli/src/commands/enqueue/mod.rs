@@ -44,7 +44,8 @@ pub(crate) struct Enqueue {
     #[arg(long, allow_hyphen_values = true)]
     key: Option<String>,
 
-    /// Keep the order among overlapping transactions, too: wait for other strict ones of this key
+    /// Keep the order even among overlapping transactions: wait for other strict writers of this
+    /// key
     #[arg(long)]
     strict: bool,
 
@@ -91,7 +92,7 @@ pub(crate) struct Enqueue {
     from_line: u64,
 
     /// Skip invalid lines and report them; exits with 1 if there were any
-    // clap waives `requires` where a payload is given, which excludes `--lines`.
+    // clap does not enforce `requires` beside a payload, because a payload excludes `--lines`.
     #[arg(long, requires = "lines", conflicts_with = "payload")]
     skip_bad: bool,
 }

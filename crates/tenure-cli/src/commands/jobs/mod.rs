@@ -109,8 +109,8 @@ Examples:
     /// Enqueue a new job with the payload and the matrix of a settled job
     #[command(after_help = "\
 The ended job does not change. Chunks that are done or failed for good are not repeated. A job has \
-at most one retry until that is pruned: a second one writes nothing, names the existing retry job \
-and exits with 4.
+at most one retry until that retry is pruned: a second `retry` writes nothing, names the existing \
+retry job and exits with 4.
 
 Examples:
   tenure jobs retry 17")]

@@ -172,7 +172,7 @@ async fn work(job: HeldJob, exec: &Exec) -> Result<Outcome, Failure> {
         variables: variables(&job, &socket),
         time_left: job.time_left(),
     };
-    // Requests of the command are written before its end is reported.
+    // Wait until the command's requests are written, before its end is reported.
     let run = async {
         let result = exec.call(call).await;
         socket.written().await;

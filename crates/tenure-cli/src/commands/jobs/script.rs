@@ -37,7 +37,7 @@ pub(super) enum ChunkCommand {
     #[command(after_help = "\
 Exits with 0 when the chunk was claimed, with 3 when it is done or failed for good, with 4 when \
 the job's lease is over or when this command holds the chunk already. It waits while another \
-worker holds the chunk; with --no-wait it exits with 3.
+worker holds the chunk. With --no-wait it exits with 3 if the chunk is held, even by this command.
 
 Examples:
   cursor=$(tenure jobs chunk claim 2026-11) || exit
@@ -71,8 +71,8 @@ Examples:
     },
     /// Settle a chunk as failed; it may be retried, unless --for-good is given
     #[command(after_help = "\
-Without --for-good it is released, and the next claim retries it. With it the chunk is never \
-retried, not even by a retry of the job: a later claim exits with 3.
+Without --for-good the chunk is released, and the next claim retries it. With --for-good it is \
+never retried, not even by a retry of the job: a later claim exits with 3.
 
 Examples:
   tenure jobs chunk fail 2026-11 --error 'the file was cut off'

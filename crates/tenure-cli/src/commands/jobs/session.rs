@@ -1,6 +1,6 @@
 //! The worker's side of the protocol with a job's command: a socket per job, and the chunks that
-//! the command holds. The worker keeps them, renews their leases while the command works on them,
-//! and releases them when the command has ended.
+//! the command holds. The worker renews their leases while the command runs, and releases them when
+//! the command has ended.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, Permissions};
@@ -26,7 +26,7 @@ pub(super) const PREFIX: &str = "tenure-job-";
 pub(super) const SOCKET: &str = "socket";
 /// Maximum number of claims of one command that wait at once.
 const WAITING_MAX: usize = 256;
-/// Maximum number of connections: the waiting claims, and the requests that end their wait.
+/// Maximum number of connections: the waiting claims, and room for other requests meanwhile.
 const OPEN_MAX: usize = WAITING_MAX + 32;
 /// Timeout for the request line of a connection.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -165,7 +165,7 @@ async fn answer(pending: PendingRequest, stream: UnixStream) -> io::Result<()> {
     output.shutdown().await
 }
 
-/// A guard that counts a request until it is read as a claim, or written.
+/// A guard that counts a request as pending until it is written or, if it is a claim, read.
 struct PendingRequest(Arc<CommandSession>);
 
 impl PendingRequest {

@@ -27,15 +27,15 @@ pub(crate) struct Keys {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// List keys that have open events or are paused, those with the same head for the longest time
-    /// first; with --stuck, blocked keys first; exits with 3 when there are none
+    /// List keys that have open events, are blocked or are paused, those with the same head for the
+    /// longest time first; with --stuck, blocked keys first; exits with 3 when there are none
     #[command(after_help = "\
 Examples:
   tenure keys list --stuck
   tenure keys list --limit 1000 --json | jq -r 'select(.blocked) | .key'")]
     List(ListKeys),
-    /// Show the state of a key, and the reason if its head is not done; exits with 3 when the key
-    /// is unknown
+    /// Show the state of a key, and why its head is not done yet; exits with 3 when the key is
+    /// unknown
     #[command(after_help = "\
 Examples:
   tenure keys show customer-7
@@ -187,7 +187,7 @@ async fn show(cx: &Context, key: &str) -> Result<Exit, Stop> {
             .hint("`tenure keys resume KEY` lets claims take from it again"),
         KeyState::Idle if key.waiting > 0 => {
             cx.output
-                .note("the next claim makes the first one its head");
+                .note("the next claim makes the first waiting event the head");
         }
         KeyState::Idle | KeyState::Due | KeyState::Delayed | KeyState::Held | KeyState::Blocked => {
         }
@@ -261,7 +261,7 @@ async fn known(cx: &Context, key: &str) -> Result<(Tenure, KeyRecord), Stop> {
 
 fn unknown(key: &str) -> Problem {
     Problem::new(Exit::Nothing, format!("there is no key {key:?}")).hint(
-        "a key is known while events of it are open or it is paused: `tenure keys` lists them, \
-         `tenure events --key KEY` finds what is done or dead",
+        "a key is known while it has open events, is blocked or is paused: `tenure keys` lists \
+         such keys, `tenure events --key KEY` finds events that are done or dead",
     )
 }

@@ -69,8 +69,8 @@ fn say(cx: &Context, shown: &KeyRecord, answer: Guarded<ItemId>) -> Result<Exit,
     }
     if shown.state == KeyState::Paused && shown.waiting > 0 {
         cx.output.hint(
-            "it is paused: `tenure keys resume KEY` first, or `tenure bury ID` for the first of \
-             `tenure events --state pending --key KEY`, which lists the newest first",
+            "it is paused: run `tenure keys resume KEY` first, or bury its oldest event: `tenure \
+             events --state pending --key KEY` lists it last, `tenure bury ID` buries it",
         );
     }
     Ok(Exit::Refused)

@@ -35,7 +35,7 @@ pub(crate) struct Replay {
     #[arg(value_name = "ID", value_parser = item_id)]
     ids: Vec<ItemId>,
 
-    /// Those in this state [default: dead, with any other option]
+    /// Those in this state [default: dead, if another filter is given]
     #[arg(long, conflicts_with = "ids")]
     state: Option<SettledArg>,
 

@@ -307,7 +307,7 @@ pub(super) async fn cancel(cx: &Context, tenure: &Tenure, id: u64) -> Result<Exi
             } else {
                 let number = operation.replayed;
                 cx.output.line(format_args!(
-                    "cancelled replay {id}; the {number} already replayed stay so"
+                    "cancelled replay {id}; the {number} already replayed stay replayed"
                 ))?;
             }
             Ok(Exit::Done)

@@ -25,10 +25,10 @@ const WAITING_MAX: u64 = 150;
 /// Topic and key of a future event.
 pub(super) type Piece = (&'static str, Option<String>);
 
-/// Draws one to three events, which are published by a file or a command, or also delivered to
-/// endpoints. Half of the published events have one of twenty keys. Some draws are bursts: either
-/// of quick work with two keys, so that claims take runs, or of deliveries, so that every fault
-/// hits some of them.
+/// Draws one to three events, which are published to a file or by a command; some are also
+/// delivered to endpoints. Half of the published events have one of twenty keys. Some draws are
+/// bursts: either of quick work with two keys, so that claims take runs, or of deliveries, so that
+/// every fault hits some of them.
 fn draw(rng: &mut Rng) -> Vec<Piece> {
     let key = |kind: &str, number: usize| Some(format!("{kind}-{number}"));
     match rng.below(8) {
@@ -37,7 +37,7 @@ fn draw(rng: &mut Rng) -> Vec<Piece> {
         _ => {}
     }
     let piece = |rng: &mut Rng| match rng.below(54) {
-        // Each key has one file of the receiver, because two files have no common order.
+        // All events of a key go to one file, because two files have no common order.
         nth @ 0..20 => (["quick", "slow"][nth % 2], key("key", nth)),
         20..26 => ("quick", None),
         26..40 => ("slow", None),

@@ -12,7 +12,7 @@ use crate::program::{self, Place};
 
 /// The configuration of every worker. Two files receive the events: the publisher `file` writes
 /// one, and the commands write the other. For odd ids the slow command writes before it sleeps, for
-/// even ids after it; by then its worker may have been killed.
+/// even ids afterwards, when its worker may have been killed.
 const CONFIG: &str = r#"
 [lease]
 term = "TERM"

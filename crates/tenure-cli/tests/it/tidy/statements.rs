@@ -47,7 +47,7 @@ const ONE_SIDED: &[(&str, &str)] = &[
     ),
     (
         "adopt/made.sql",
-        "SQLite has no list of check constraints: they are read from this text",
+        "SQLite has no list of check constraints: they are read from the `create table` text",
     ),
     (
         "adopt/noted.sql",

@@ -1,4 +1,4 @@
--- fill: numbers the rows in a range of pages that existed before the key column.
+-- fill: numbers the rows without a number in a range of pages.
 -- Parameters: $1 the first page, $2 the page after the last.
 -- Returns: seen, the number of rows in the range that had no number before; pages, the number of pages of
 --   the table; filled, the number of rows that got a number.

@@ -1,4 +1,5 @@
--- turn: takes the lock that serializes adoptions of a table. It ends with the connection at the latest.
+-- turn: takes the lock that serializes adoptions of a table. The lock ends with the connection at
+-- the latest.
 -- Parameters: $1 the table's name.
 -- Returns: whether this connection got the lock.
 -- Keeps: one adoption of a table at a time: two would drop each other's indexes.

@@ -1,5 +1,6 @@
--- look_chunk: the state of a chunk, and the outcome that a token reported last: the reason of a refusal. It
--- runs in a newer snapshot, so it also sees an end that ran concurrently with its repeat.
+-- look_chunk: the state of a chunk, and the outcome that a token reported last: the reason for a
+-- refusal. It runs in a newer snapshot, so it also sees an end that ran concurrently with its
+-- repeat.
 -- Parameters: $1 now, $2 matrix, $3 chunk, $4 token, $5 holder, $6 its job, $7 the token of the lease on
 --   that job, $8 its holder, or null.
 -- Returns: one row: now; whether there is no job, or the caller holds it (is_job_held), and that lease is

@@ -3,8 +3,8 @@
 -- lease. If the item is a head, its key continues with the next one.
 -- Parameters: $1 now, $2 id, $3 reason, $4 the operator's token, $5 the operator, $6 whether to bury only a
 --   head: then not an item behind another one or in a paused key.
--- Returns: the id, or no row: the item is neither pending nor claimed, or another transaction has locked it
---   (run look, then retry).
+-- Returns: the id, or no row: the item is neither pending nor claimed, is not a head ($6), or
+--   another transaction has locked it (run look, then retry).
 -- Keeps: laws 5, 6, 7. It waits for no lock, so it cannot deadlock: an item with a key is buried only under
 --   the lock of its key. A key that is left without a head gets an arrival, as in settle.sql.
 -- Relies on: tenure_events_pkey, tenure_setbacks_pkey, tenure_ready_pkey, tenure_keys_pkey,

@@ -1,6 +1,6 @@
--- reap: ends lapsed leases; their items become claimable again with updated counters, or dead. A worker was
--- processing only the first item of a run, so only that one has crashed: this repeats the rule lapse_run of
--- tenure-core.
+-- reap: ends lapsed leases; their items become pending again with updated counters, or dead. A
+-- worker was processing only the first item of a run, so only that one has crashed: this repeats
+-- the rule lapse_run of tenure-core.
 -- Parameters: $1 now, $2 limit (leases), $3 whether a term that ends exactly now is over, $4 crash limit,
 --   $5 delays in microseconds by number of lapses, $6 lapses from which an item is claimed alone, $7
 --   whether a dead item blocks its key.

@@ -5,9 +5,9 @@
 --   microseconds, $12 the outcome for the ids of the lease that are not named (null keeps them held), $13
 --   whether a lapsed lease is refused, $14 whether a dead item blocks its key, $15 the version of the
 --   endpoint rules under which there are no deliveries (null: any). No id is named twice.
--- Returns: one row: is_late, the number of unnamed ids that were ended, the named ids that were not held,
---   the named ids behind an unsettled one of their key, whether a key has a new head, whether the rules
---   have changed (then nothing was settled).
+-- Returns: one row: is_late, the number of unnamed ids that were ended, the named ids that were not
+--   held or whose lapsed lease is refused, the named ids behind an unsettled one of their key,
+--   whether a key has a new head, whether the rules have changed (then nothing was settled).
 -- Keeps: laws 3, 4, 6, 7: it changes only the lease with this token, and locks it first. Ids are combined
 --   by grouping, never by joining two lists: the planner expects one row of each and would compare every id
 --   with every other. A key that is left without a head gets an arrival: its backlog may have an event that

@@ -2,9 +2,9 @@
 -- Parameters: $1 now, $2 token, $3 holder, $4 term in microseconds, $5 limit, $6 whether to claim a row
 --   that must be worked alone, $7 whether to take such rows in order like all others; if rows have a kind,
 --   $8 the kinds or null for all.
--- Returns: per row: id, content (without the columns of the lease, each of which would cost as much time as
---   incrementing a counter), available_at, the counters, fence, claimed_at, until. If nothing was claimed,
---   one row of nulls; used is true if the token has a lease already.
+-- Returns: per row: id, content (without the columns of the lease, to save time), available_at, the
+--   counters, fence, claimed_at, until. If nothing was claimed, one row of nulls; used is true if
+--   the token has a lease already.
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds with any plan; the fence is drawn once,
 --   and only if there is a row to claim.
 -- Relies on: the partial indexes on the order of pending rows. With a join, a plan for an unknown limit

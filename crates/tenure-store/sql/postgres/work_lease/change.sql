@@ -8,8 +8,9 @@
 -- Keeps: of two decisions about the same version of a domain one is written. A domain that was evicted and
 --   created again has another number. A new domain is created only under the watermark that was read:
 --   otherwise a domain that was created, completed and evicted in between would be forgotten. So this
---   statement locks the space's row; if another transaction is moving the watermark, read it again. Ranges
---   are inserted after the old ones were deleted, because they may end at the same offset.
+--   statement locks the space's row, and writes nothing if another transaction is moving the
+--   watermark. Ranges are inserted after the old ones were deleted, because they may end at the
+--   same offset.
 -- Relies on: tenure_spaces_number_key, tenure_reservations_pkey,
 --   tenure_reservations_space_number_domain_key, tenure_reservation_backlog_pkey,
 --   tenure_reservation_backlog_reservation_log_offset_key, tenure_offsets_pkey.

@@ -1,6 +1,6 @@
 -- words: the status words of a table to be adopted, and the number of rows with each.
 -- Parameters: none.
--- Returns: per word: word, rows; the most frequent first. No row: the table is empty.
+-- Returns: word, rows; the 20 most frequent words. No row: the table is empty.
 -- Keeps: nothing; it reads only the first 100,000 rows.
 -- Relies on: nothing.
 -- statement: words

@@ -1,9 +1,9 @@
 -- columns: the columns and triggers of a table.
 -- Parameters: :table its name.
--- Returns: version: a number that changes whenever any table of the file is changed. columns: of each
---   column its name, the name quoted for a statement, its declared type, and whether its value is generated
---   from others; no row: the table does not exist. has_triggers: whether the table has triggers other than
---   Tenure's.
+-- Returns: version: a number that changes whenever the schema of the file changes. columns: of each
+--   column its name, the name quoted for a statement, its declared type, and whether its value is
+--   generated from others; no row: the table does not exist. has_triggers: whether the table has
+--   triggers other than Tenure's.
 -- Keeps: nothing; it only reads.
 -- Relies on: nothing.
 -- statement: version

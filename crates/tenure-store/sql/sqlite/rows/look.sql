@@ -1,5 +1,5 @@
--- look: the current states of rows, and the outcomes that a token reported last for them: the reason of a
--- refusal.
+-- look: the current states of rows, and the outcomes that a token reported last for them: the
+-- reasons for refusals.
 -- Parameters: :token, :holder, :ids as a JSON array.
 -- Returns: per row that exists: id, state, is_mine (claimed under this token), the outcome that the token
 --   reported, if the last settle was its own.

@@ -1,7 +1,7 @@
 -- reap: ends the leases on lapsed rows, which become pending again after a delay, or dead beyond the crash
 -- limit.
--- Parameters: :now, :limit, :delays in microseconds by number of lapses as a JSON array, :budget, :reached
---   whether a term that ends exactly now is over, :ids as a JSON array.
+-- Parameters: :now, :limit, :delays in microseconds by number of lapses as a JSON array, :budget,
+--   the crash limit, :reached whether a term that ends exactly now is over, :ids as a JSON array.
 -- Returns: lapsed: id, and the former holder, fence and `until`, the longest lapsed first; reap: id, its
 --   state now, available_at.
 -- Keeps: laws 5, 6. Both statements check that the term is over, in one transaction.

@@ -1,8 +1,8 @@
 -- settle: ends the lease on a named row with its outcome; run for each row.
 -- Parameters: :now, :token, :holder, :id, :word, the outcome, :delay in microseconds, :error, :strict
 --   whether a lapsed lease is refused.
--- Returns: settle: nothing, an unchanged row was refused; late: whether the term was over; held: the ids of
---   the lease.
+-- Returns: settle: nothing (a row that stays unchanged was refused); late: whether the term was
+--   over; held: the ids of the lease.
 -- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate; counters are incremented, not set.
 -- Relies on: the key (the `+` rules out the index on tokens, with which each update would scan all rows of
 --   the lease); for held and late the partial index on the tokens of claimed rows.

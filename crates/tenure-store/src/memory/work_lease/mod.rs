@@ -171,8 +171,8 @@ impl WorkLease {
         })
     }
 
-    /// Restarts the term of the offset in flight and returns its new end; without a term the
-    /// reservation never expires.
+    /// Restarts the term of the offset in flight and returns its new end; `None` without a term:
+    /// the reservation never lapses.
     ///
     /// # Errors
     /// Nothing is in flight, or it is in flight under another token.
@@ -308,7 +308,8 @@ impl fmt::Debug for WorkLease {
     }
 }
 
-/// Mints tokens of one boot, each with a number and 128 random bits.
+/// Returns a source of tokens: one random worker id, and for each token a number and 128 random
+/// bits.
 fn mint() -> impl Fn() -> Token + Send + Sync {
     let worker =
         WorkerId::new("work-lease", rand::random()).expect("`work-lease` is a worker's name");

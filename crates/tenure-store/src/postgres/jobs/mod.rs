@@ -113,7 +113,7 @@ impl Jobs for PostgresStore {
             loop {
                 let query = self.jobs.statements.retry.query();
                 let query = query.bind(moment(now)).bind(id.number());
-                // No row: a concurrent retry was faster; the next attempt sees its job.
+                // `None`: a concurrent retry was faster; the next attempt sees its job.
                 if let Some(answer) = read::retried(query.first_from(&self.pool).await)? {
                     return Ok(answer);
                 }
@@ -269,9 +269,9 @@ impl PostgresStore {
     /// succeed only after that commit; if another holder has claimed it before, this call is
     /// refused, and the transaction must be rolled back.
     ///
-    /// The hold must belong to the caller and be live, and so must the job that it names. A chunk
-    /// that was already ended is refused too: if the answer to a commit was lost, read the chunk
-    /// before redoing the work.
+    /// The hold must belong to the caller and be live, and so must the hold on the job, if `end`
+    /// names one. A chunk that was already ended is refused too: if the answer to a commit was
+    /// lost, read the chunk before redoing the work.
     ///
     /// ```no_run
     /// # async fn example(

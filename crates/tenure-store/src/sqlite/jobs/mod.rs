@@ -237,10 +237,10 @@ impl SqliteStore {
     /// on its own connection, as the last statement before the commit. The store refuses this if
     /// another worker has claimed the chunk; the caller must then roll back.
     ///
-    /// The hold must be the caller's and live, and so must the job that it names. The store also
-    /// refuses an end that was committed before: if the result of a commit is unknown, look at the
-    /// chunk before repeating the work. Begin the transaction with `begin immediate` if it reads
-    /// before it writes.
+    /// The hold must be the caller's and live, and so must the hold on the job, if `end` names one.
+    /// The store also refuses an end that was committed before: if the result of a commit is
+    /// unknown, look at the chunk before repeating the work. Begin the transaction with
+    /// `begin immediate` if it reads before it writes.
     ///
     /// ```no_run
     /// # fn example(shop: &mut rusqlite::Connection, end: &tenure_core::store::EndChunk)
@@ -280,7 +280,7 @@ impl SqliteStore {
     /// and only if it commits.
     ///
     /// # Errors
-    /// The file has no tables of Tenure, or is busy.
+    /// A job is not valid, or the file has no tables of Tenure or is busy.
     pub fn enqueue_jobs_on(
         connection: &Connection,
         jobs: &[NewJob],
@@ -317,7 +317,7 @@ fn enqueue(
 ) -> Result<Vec<JobId>, StoreError> {
     write_jobs(connection, jobs, now).map_err(|error| {
         let told = failed("enqueue jobs")(error);
-        // The only unique column of a new job is the reference to the job that it repeats.
+        // Besides the id, which is new, the only unique column is `retry_of`.
         if told.kind() == StoreErrorKind::Conflict {
             return repeated();
         }

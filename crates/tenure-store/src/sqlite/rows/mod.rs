@@ -39,7 +39,7 @@ pub struct SqliteRows {
     table_state: Arc<RowTable>,
 }
 
-/// State of the operations on the writer thread: the table and its statements.
+/// The table and its statements, shared by all operations.
 #[derive(Debug)]
 struct RowTable {
     table: LeaseTable,
@@ -209,7 +209,7 @@ impl RowTable {
     }
 }
 
-/// An operation on a connection: runs the statements of the table and puts its name into errors.
+/// An operation on a connection: runs statements of the table; errors contain the operation's name.
 #[derive(Clone, Copy)]
 struct VerbContext<'a> {
     table_state: &'a RowTable,

@@ -9,11 +9,11 @@ use super::layout::{content, content_columns};
 use super::shape::Shape;
 use crate::rows::{hold_of, state_of};
 
-/// The answer column with the state; no table column can have this name.
+/// The answer column with the state; the colon keeps it apart from the columns of the table.
 const STATE: &str = ":state";
 
 impl RowTable {
-    /// Reads the whole record of a row; the inner error reports an invalid status word.
+    /// Reads the whole record of a row; the inner error: its columns match no state.
     pub(super) fn record(
         &self,
         verb: &'static str,

@@ -19,7 +19,7 @@ pub(super) type EndedRow = (i64, Option<String>, Option<i64>);
 type EndedRows = (HashSet<ItemId>, Vec<(ItemId, String)>);
 
 /// The way in which a settle ends its rows. One statement covers the common case, in which all rows
-/// are done. It does not show which row the table rejected.
+/// are done, but does not show which row the table rejected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndMode {
     AtOnce,
@@ -160,7 +160,7 @@ impl VerbContext<'_> {
     }
 }
 
-/// Returns true if a constraint of the table was violated; the statement then changed nothing.
+/// Returns true if a constraint of the table was violated.
 fn is_refused(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }

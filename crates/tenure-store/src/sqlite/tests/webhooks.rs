@@ -174,7 +174,7 @@ async fn a_claim_by_endpoint_takes_nothing_from_the_lane_of_a_queue() {
     assert_eq!(store.due_deliveries(None).await.unwrap().lanes, []);
 }
 
-/// The key of a delivery is the endpoint's name and the event's key: it exceeds that of an event.
+/// The key of a delivery begins with the endpoint's name, so it may be longer than an event's key.
 #[tokio::test]
 async fn the_longest_endpoint_name_and_key_fit_into_the_key_of_a_delivery() {
     let bench = Bench::new().await;

@@ -154,8 +154,8 @@ pub(in crate::crash) async fn delivered(
 }
 
 /// Returns true if the receiver cut off a call at once and the caller repeated it under the same
-/// lease: the caller takes it for a connection that was closed before the call. Both count as one
-/// call.
+/// lease: to the caller, the connection looks as if it was closed before the call. Both count as
+/// one call.
 fn is_resent(call: &Taken, calls: &[&Taken]) -> bool {
     let mut others = calls.iter();
     let name = |call: &Taken| (call.call.id.clone(), call.fence());
