@@ -33,7 +33,6 @@ mod table_facts;
 mod webhooks;
 mod work_lease;
 
-use std::pin::pin;
 use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -312,11 +311,11 @@ fn pool_options(connections: u32) -> PgPoolOptions {
 /// Opens the first connection of a pool. sqlx's pool tries again until its timeout if the server
 /// refuses connections; a direct attempt reports that refusal after [`REFUSAL_TIME`].
 async fn first_connection(pool: &Pool, options: &PgConnectOptions) -> Result<(), StoreError> {
-    let mut first = pin!(pool.borrow());
+    let mut first = Box::pin(pool.borrow());
     let lent = tokio::select! {
         lent = &mut first => lent,
         () = tokio::time::sleep(REFUSAL_TIME) => {
-            connect("open", options).await?;
+            Box::pin(connect("open", options)).await?;
             first.await
         }
     };

