@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use tenure_core::store::{Answer, ChangeEndpoint, Due, EndpointLane, ProvidesWebhooks, Webhooks};
 use tenure_core::webhook::{
-    Call, CallRecord, Endpoint, EndpointHealth, EndpointId, EndpointState, NewEndpoint,
+    Call, CallRecord, Disabled as Why, Endpoint, EndpointHealth, EndpointId, EndpointState,
+    NewEndpoint,
 };
 use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
 
 use super::rules::Rules;
 use super::{MemoryState, MemoryStore};
+use crate::error_text::error_text;
 use crate::lane::{queue_of, step_of};
 
 /// All endpoints, including removed ones.
@@ -60,13 +62,15 @@ fn state_after(before: &EndpointState, asked: &EndpointState, now: Timestamp) ->
     match (before, asked) {
         (Removed { since }, _) => Removed { since: *since },
         (_, Enabled) => Enabled,
-        (Disabled { since, .. }, Disabled { why, .. }) => Disabled {
-            why: why.clone(),
-            since: *since,
-        },
-        (_, Disabled { why, .. }) => Disabled {
-            why: why.clone(),
-            since: now,
+        (before, Disabled { why, .. }) => Disabled {
+            why: match why {
+                Why::ByHand(words) => Why::ByHand(error_text(words)),
+                Why::Gone | Why::Requested | Why::Failing => why.clone(),
+            },
+            since: match before {
+                Disabled { since, .. } => *since,
+                Enabled | Removed { .. } => now,
+            },
         },
         (_, Removed { .. }) => Removed { since: now },
     }

@@ -120,6 +120,24 @@ impl Script {
         })
     }
 
+    async fn run(&self, conn: &mut PgConnection, tell: OnStep<'_>) -> Result<(), StoreError> {
+        in_turn(conn, &self.begin, tell).await?;
+        if let Some(fill) = &self.fill {
+            fill_all(conn, &Statement::new(fill, None), tell).await?;
+        }
+        for text in &self.indexes {
+            tell(text.lines().next().unwrap_or_default());
+            let made = Statement::new(text, None).raw(conn).await;
+            made.map_err(|error| {
+                let hint = "run the same command again: it drops an incomplete index and \
+                            continues; a statement_timeout of the role must leave time for it";
+                store_error(VERB, error).with_hint(hint)
+            })?;
+        }
+        let finish = Statement::new(&self.finish, None);
+        finish.raw(conn).await.map_err(|e| store_error(VERB, e))
+    }
+
     /// The whole script, for an administrator.
     fn whole(&self) -> String {
         let mut text = format!(
@@ -222,27 +240,11 @@ impl Tables for PostgresStore {
         Box::pin(async move {
             let script = Script::of(plan, self.schema.as_ref())?;
             let mut conn = self.own_connection(&plan.table.name).await?;
-            let told = plan.missing().count();
-            tell(&format!("columns: {told} to add"));
-            in_turn(&mut conn, &script.begin, tell).await?;
-            if let Some(fill) = &script.fill {
-                fill_all(&mut conn, &Statement::new(fill, None), tell).await?;
-            }
-            for text in &script.indexes {
-                tell(text.lines().next().unwrap_or_default());
-                let made = Statement::new(text, None).raw(&mut conn).await;
-                made.map_err(|error| {
-                    let hint = "run the same command again: it drops an incomplete index and \
-                                continues; a statement_timeout of the role must leave time for it";
-                    store_error(VERB, error).with_hint(hint)
-                })?;
-            }
-            let finish = Statement::new(&script.finish, None);
-            finish
-                .raw(&mut conn)
-                .await
-                .map_err(|e| store_error(VERB, e))?;
-            leave(conn).await
+            let added = plan.missing().count();
+            tell(&format!("columns: {added} to add"));
+            let adopted = script.run(&mut conn, tell).await;
+            let left = leave(conn).await;
+            adopted.and(left)
         })
     }
 

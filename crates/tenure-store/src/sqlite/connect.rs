@@ -9,8 +9,9 @@ use tenure_core::store::{StoreError, StoreErrorKind};
 use super::error::failed;
 use crate::config::{StoreConfig, Synchronous};
 
-/// Prepared statements cached per connection; the queue layout alone has more than a hundred.
-const STATEMENTS_KEPT: usize = 128;
+/// Prepared statements cached per connection: all of Tenure's own tables and those of a few lease
+/// tables.
+const STATEMENTS_KEPT: usize = 256;
 /// Maximum attempts to switch to a write-ahead log while other connections open the same new file.
 const JOURNAL_TRIES: u32 = 100;
 /// Pages in the log before a checkpoint (16 MiB). A claim and a settle both write an item's page:

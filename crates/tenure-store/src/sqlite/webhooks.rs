@@ -11,6 +11,7 @@ use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
 
 use super::error::failed;
 use super::{SqliteStore, calls, row, statements as sql};
+use crate::error_text::error_text;
 use crate::lane::{Lane, queue_of, step_of};
 
 impl ProvidesWebhooks for SqliteStore {
@@ -146,7 +147,7 @@ fn change_one(
         EndpointState::Removed { .. } => ("removed", None),
     };
     let words = why.and_then(|why| match why {
-        Disabled::ByHand(words) => Some(words.as_str()),
+        Disabled::ByHand(words) => Some(error_text(words)),
         Disabled::Gone | Disabled::Requested | Disabled::Failing => None,
     });
     let changed = connection

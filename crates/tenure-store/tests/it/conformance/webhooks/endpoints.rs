@@ -199,6 +199,19 @@ async fn a_disabled_endpoint_has_the_reason_and_the_time(world: &dyn World) {
         assert_eq!(kept.state, EndpointState::Enabled);
         assert_eq!(delivery_states(world, "billing").await, kept);
     }
+    let long = EndpointState::Disabled {
+        why: Disabled::ByHand(format!("a\0{}", "é".repeat(10_000))),
+        since: T0,
+    };
+    let state = turn(world, "billing", long, at(60)).await.state;
+    let EndpointState::Disabled { why, .. } = state else {
+        panic!("{state:?}");
+    };
+    let Disabled::ByHand(words) = why else {
+        panic!("{why:?}");
+    };
+    assert!(words.starts_with("a\u{fffd}é"), "{words}");
+    assert!(words.len() < 10_000, "{}", words.len());
 }
 
 fn ill() -> EndpointHealth {
