@@ -326,7 +326,7 @@ pub trait ProvidesReplays: Send + Sync + fmt::Debug {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct StoredFilter {
-    kind: StoredKind,
+    kind: Kind,
     state: Option<String>,
     topic: Option<String>,
     queue: Option<String>,
@@ -337,22 +337,11 @@ struct StoredFilter {
     source: Option<i64>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum StoredKind {
-    #[default]
-    Events,
-    Deliveries,
-}
-
 impl Filter {
     /// JSON for the store, without [`Filter::before`].
     pub fn to_json(&self) -> String {
         let stored = StoredFilter {
-            kind: match self.kind {
-                Kind::Events => StoredKind::Events,
-                Kind::Deliveries => StoredKind::Deliveries,
-            },
+            kind: self.kind,
             state: self.state.map(|state| state.as_str().to_owned()),
             topic: self.topic.clone(),
             queue: self.queue.as_ref().map(|queue| queue.as_str().to_owned()),
@@ -377,10 +366,7 @@ impl Filter {
             key: stored.key,
             since: stored.since.map(Timestamp::from_micros),
             until: stored.until.map(Timestamp::from_micros),
-            kind: match stored.kind {
-                StoredKind::Events => Kind::Events,
-                StoredKind::Deliveries => Kind::Deliveries,
-            },
+            kind: stored.kind,
             endpoint: stored.endpoint,
             source: stored.source.map(ItemId::new),
             before: None,

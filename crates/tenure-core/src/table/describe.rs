@@ -32,24 +32,6 @@ const PRESETS: [(&str, Make); 5] = [
     ("sync_checkpoints", LeaseTable::sync_checkpoints),
 ];
 
-/// Facts that a map can give a column, by their names in the map.
-const COLUMNS: [&str; 14] = [
-    "until",
-    "holder",
-    "token",
-    "fence",
-    "claimed_at",
-    "available_at",
-    "attempts",
-    "failures",
-    "crashes",
-    "last_error",
-    "done_at",
-    "dead_at",
-    "generation",
-    "settled_token",
-];
-
 const WORDS: [&str; 4] = ["pending", "claimed", "done", "dead"];
 
 impl LeaseTable {
@@ -77,12 +59,11 @@ impl LeaseTable {
 
     /// Fields that a map may have; `columns.until` is the field `until` of the section `columns`.
     pub fn map_fields() -> Vec<String> {
-        let whole = ["preset", "key", "order", "created_at"];
-        let columns = COLUMNS.iter().map(|fact| format!("columns.{fact}"));
+        let whole = ["preset", "order"].map(str::to_owned).into_iter();
+        let outbox = Self::outbox();
+        let columns = outbox.facts().into_iter().map(|(fact, _)| field_of(fact));
         let words = WORDS.iter().map(|word| format!("status.{word}"));
-        let whole = whole.iter().map(ToString::to_string);
-        let status = ["status.column".to_owned()];
-        whole.chain(columns).chain(status).chain(words).collect()
+        whole.chain(columns).chain(words).collect()
     }
 
     /// Builds the description of a table from a map. Missing fields come from the preset that it
@@ -250,24 +231,8 @@ impl MapReader<'_> {
     }
 
     fn columns(&mut self, columns: &mut Columns) {
-        let targets = [
-            &mut columns.until,
-            &mut columns.holder,
-            &mut columns.token,
-            &mut columns.fence,
-            &mut columns.claimed_at,
-            &mut columns.available_at,
-            &mut columns.attempts,
-            &mut columns.failures,
-            &mut columns.crashes,
-            &mut columns.last_error,
-            &mut columns.done_at,
-            &mut columns.dead_at,
-            &mut columns.generation,
-            &mut columns.settled_token,
-        ];
-        for (fact, target) in COLUMNS.iter().zip(targets) {
-            self.name_into(&format!("columns.{fact}"), target);
+        for (fact, column) in columns.by_fact() {
+            self.name_into(&field_of(fact), column);
         }
     }
 

@@ -143,6 +143,28 @@ pub struct Columns {
     pub settled_token: Identifier,
 }
 
+impl Columns {
+    /// Every column, with the name of its fact, to be replaced.
+    fn by_fact(&mut self) -> [(&'static str, &mut Identifier); 14] {
+        [
+            ("until", &mut self.until),
+            ("holder", &mut self.holder),
+            ("token", &mut self.token),
+            ("fence", &mut self.fence),
+            ("claimed_at", &mut self.claimed_at),
+            ("available_at", &mut self.available_at),
+            ("attempts", &mut self.attempts),
+            ("failures", &mut self.failures),
+            ("crashes", &mut self.crashes),
+            ("last_error", &mut self.last_error),
+            ("done_at", &mut self.done_at),
+            ("dead_at", &mut self.dead_at),
+            ("generation", &mut self.generation),
+            ("settled_token", &mut self.settled_token),
+        ]
+    }
+}
+
 impl LeaseTable {
     /// Every fact with its column.
     pub fn facts(&self) -> Vec<(&'static str, &Identifier)> {

@@ -24,32 +24,19 @@ impl LeaseTable {
     /// assert_eq!(table.states.word(State::Claimed), None);
     /// ```
     pub fn sync_jobs() -> Self {
+        let outbox = Self::outbox();
         Self {
             name: name("sync_jobs"),
-            key: name("id"),
-            order: vec![
-                (name("priority"), Direction::Descending),
-                (name("created_at"), Direction::Ascending),
-            ],
-            created_at: name("created_at"),
-            kind: None,
             columns: Columns {
-                until: name("locked_until"),
                 holder: name("locked_by"),
                 token: name("lease_token"),
-                fence: name("fence"),
-                claimed_at: name("claimed_at"),
-                available_at: name("available_at"),
-                attempts: name("attempts"),
-                failures: name("failures"),
-                crashes: name("crashes"),
                 last_error: name("error_message"),
                 done_at: name("completed_at"),
                 dead_at: name("failed_at"),
-                generation: name("generation"),
-                settled_token: name("settled_token"),
+                ..outbox.columns
             },
             states: States::Derived,
+            ..outbox
         }
     }
 

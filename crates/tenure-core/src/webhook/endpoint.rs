@@ -180,7 +180,7 @@ impl EndpointSettings {
 }
 
 /// Rate limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RateLimit {
     /// Long-term average of calls per second.
     pub per_second: u32,
