@@ -16,6 +16,9 @@
 //! The rules of the lease are listed at [`store::LeaseStore`]. *Refused* is an answer, not an
 //! error: see [`Guarded`].
 
+#[macro_use]
+mod words;
+
 mod event;
 mod guard;
 mod invalid;

@@ -163,27 +163,20 @@ impl NewReplay {
     }
 }
 
-/// State of a bulk replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayState {
-    /// There may be more items to replay.
-    Running,
-    /// Every item of the range was checked.
-    Done,
-    /// An operator cancelled it; items replayed until then stay replayed.
-    Cancelled,
+words! {
+    /// State of a bulk replay.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ReplayState: as_str {
+        /// There may be more items to replay.
+        Running = "running",
+        /// Every item of the range was checked.
+        Done = "done",
+        /// An operator cancelled it; items replayed until then stay replayed.
+        Cancelled = "cancelled",
+    }
 }
 
 impl ReplayState {
-    /// Stable word for stores and JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     /// Parses the word.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Running, Self::Done, Self::Cancelled]

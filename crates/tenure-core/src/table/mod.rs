@@ -13,7 +13,6 @@ mod sync;
 mod webhook;
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use crate::invalid::Invalid;
 pub use adopted::{AdoptedTable, TableLocation};
@@ -35,6 +34,7 @@ pub use sync::SyncState;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identifier(String);
+as_text!(Identifier);
 
 impl Identifier {
     /// Maximum length of a name in bytes; PostgreSQL silently truncates longer ones.
@@ -64,20 +64,9 @@ impl Identifier {
         ))
     }
 
-    /// The bare name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The name quoted for SQL.
     pub fn quoted(&self) -> String {
         format!("\"{}\"", self.0)
-    }
-}
-
-impl fmt::Display for Identifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

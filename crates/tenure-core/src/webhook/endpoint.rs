@@ -13,6 +13,7 @@ use crate::topic::TopicPattern;
 /// Name of an endpoint: 1 to 64 of `a-z`, `0-9`, `-` and `_`, beginning with a letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(Arc<str>);
+as_text!(EndpointId);
 
 impl EndpointId {
     /// Maximum length of a name, in bytes.
@@ -33,17 +34,6 @@ impl EndpointId {
         }
         let expected = "1 to 64 of a-z, 0-9, - and _, such as billing";
         Err(Invalid::new("endpoint id", format!("{text:?}"), expected))
-    }
-
-    /// The bare name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for EndpointId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 
