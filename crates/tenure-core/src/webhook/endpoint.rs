@@ -234,13 +234,9 @@ impl Disabled {
 
     /// Parses the word, with its text.
     pub fn parse(word: &str, text: &str) -> Option<Self> {
-        match word {
-            "by_hand" => Some(Self::ByHand(text.to_owned())),
-            "gone" => Some(Self::Gone),
-            "asked" => Some(Self::Requested),
-            "failing" => Some(Self::Failing),
-            _ => None,
-        }
+        let by_hand = Self::ByHand(text.to_owned());
+        let all = [by_hand, Self::Gone, Self::Requested, Self::Failing];
+        all.into_iter().find(|why| why.as_str() == word)
     }
 }
 
