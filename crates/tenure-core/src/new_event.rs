@@ -51,15 +51,7 @@ impl NewEvent {
     /// A topic has 1 to 255 bytes and no control characters, a payload at most 1 MiB and 100 levels
     /// of nesting.
     pub fn new(topic: &str, payload: &(impl serde::Serialize + ?Sized)) -> Self {
-        match serde_json::to_string(payload) {
-            Ok(text) => Self::from_json(topic, text),
-            Err(cause) => {
-                let found = format!("not writable as JSON ({cause})");
-                let mut event = Self::from_json(topic, "null");
-                event.problems.push(Invalid::new("payload", found, "JSON"));
-                event
-            }
-        }
+        Self::of(topic, Event::new("topic", &payload))
     }
 
     /// Creates an event from JSON text, which the store keeps byte for byte.

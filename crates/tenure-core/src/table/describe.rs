@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::states::{StatusWord, StatusWords, status};
 use super::{Columns, Direction, Identifier, LeaseTable, States, StatusColumn, name};
+use crate::state::State;
 
 /// A map: the values of each field. Only `order` may have several.
 pub type TableMap = BTreeMap<String, Vec<String>>;
@@ -31,8 +32,6 @@ const PRESETS: [(&str, Make); 5] = [
     ("sync_jobs", LeaseTable::sync_jobs),
     ("sync_checkpoints", LeaseTable::sync_checkpoints),
 ];
-
-const WORDS: [&str; 4] = ["pending", "claimed", "done", "dead"];
 
 impl LeaseTable {
     /// Names of the presets.
@@ -62,7 +61,7 @@ impl LeaseTable {
         let whole = ["preset", "order"].map(str::to_owned).into_iter();
         let outbox = Self::outbox();
         let columns = outbox.facts().into_iter().map(|(fact, _)| field_of(fact));
-        let words = WORDS.iter().map(|word| format!("status.{word}"));
+        let words = State::ALL.iter().map(|state| format!("status.{state}"));
         whole.chain(columns).chain(words).collect()
     }
 
@@ -129,14 +128,8 @@ impl LeaseTable {
             });
         map.insert("order".to_owned(), order.collect());
         if let Some(status) = self.states.status() {
-            let StatusWords {
-                pending,
-                claimed,
-                done,
-                dead,
-            } = &status.words;
-            for (field, word) in WORDS.iter().zip([pending, claimed, done, dead]) {
-                map.insert(format!("status.{field}"), vec![word.as_str().to_owned()]);
+            for (state, word) in State::ALL.iter().zip(status.words.all()) {
+                map.insert(format!("status.{state}"), vec![word.to_owned()]);
             }
         }
         map
@@ -251,8 +244,8 @@ impl MapReader<'_> {
             done,
             dead,
         } = &mut column.words;
-        for (field, target) in WORDS.iter().zip([pending, claimed, done, dead]) {
-            self.word_into(&format!("status.{field}"), target);
+        for (state, target) in State::ALL.iter().zip([pending, claimed, done, dead]) {
+            self.word_into(&format!("status.{state}"), target);
         }
         table.states = states_of(column);
     }
@@ -272,11 +265,7 @@ impl MapReader<'_> {
         for field in self.map.keys().filter(|field| !known.contains(*field)) {
             let fields: Vec<&str> = known.iter().map(String::as_str).collect();
             let problem = format!("{field} is unknown; expected one of {}", fields.join(", "));
-            self.faults.push(MapFault {
-                field: field.clone(),
-                problem,
-                hint: None,
-            });
+            self.fault(field, problem, None);
         }
     }
 
