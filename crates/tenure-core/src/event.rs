@@ -287,17 +287,13 @@ impl fmt::Debug for StoredEvent {
 impl From<StoredEvent> for Event {
     fn from(stored: StoredEvent) -> Self {
         Self {
-            topic: stored.topic,
-            payload: stored.payload,
             encoding: stored.encoding,
             event_id: Some(stored.event_id),
             queue: stored.queue,
             priority: stored.priority,
-            delay: Duration::ZERO,
             key: stored.ordering_key,
-            is_strict: false,
-            dedupe: None,
             headers: stored.headers,
+            ..Self::about(stored.topic, stored.payload)
         }
     }
 }

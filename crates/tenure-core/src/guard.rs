@@ -10,40 +10,26 @@ use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::Token;
 
-/// Reason for a refusal, which is an expected answer and not an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Refusal {
-    /// Another worker holds the item now, or the lease to be renewed has ended.
-    Lost,
-    /// No worker holds the item: it waits to be claimed.
-    NotClaimed,
-    /// The lease still exists, but its term is over.
-    Lapsed,
-    /// The item is already done or dead.
-    AlreadySettled,
-    /// The item is neither done nor dead, so it cannot be replayed.
-    NotSettled,
-    /// An earlier item of the same key is not settled yet.
-    OutOfTurn,
-    /// The record was changed in the meantime: read it again.
-    Changed,
-    /// The item does not exist.
-    NotFound,
-}
-
-impl Refusal {
-    /// Returns the reason as a stable word, for JSON and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Lost => "lost",
-            Self::NotClaimed => "not_claimed",
-            Self::Lapsed => "lapsed",
-            Self::AlreadySettled => "already_settled",
-            Self::NotSettled => "not_settled",
-            Self::Changed => "changed",
-            Self::OutOfTurn => "out_of_turn",
-            Self::NotFound => "not_found",
-        }
+words! {
+    /// Reason for a refusal, which is an expected answer and not an error.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Refusal: as_str {
+        /// Another worker holds the item now, or the lease to be renewed has ended.
+        Lost = "lost",
+        /// No worker holds the item: it waits to be claimed.
+        NotClaimed = "not_claimed",
+        /// The lease still exists, but its term is over.
+        Lapsed = "lapsed",
+        /// The item is already done or dead.
+        AlreadySettled = "already_settled",
+        /// The item is neither done nor dead, so it cannot be replayed.
+        NotSettled = "not_settled",
+        /// An earlier item of the same key is not settled yet.
+        OutOfTurn = "out_of_turn",
+        /// The record was changed in the meantime: read it again.
+        Changed = "changed",
+        /// The item does not exist.
+        NotFound = "not_found",
     }
 }
 

@@ -10,6 +10,7 @@ use std::fmt;
 /// assert_eq!(text, "topic is empty; expected 1 to 255 bytes, such as `order.paid`");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {found}; expected {expected}")]
 pub struct Invalid {
     field: &'static str,
     found: String,
@@ -29,16 +30,6 @@ impl Invalid {
     /// Name of the field.
     pub fn field(&self) -> &'static str {
         self.field
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} is {}; expected {}",
-            self.field, self.found, self.expected
-        )
     }
 }
 

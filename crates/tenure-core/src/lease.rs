@@ -1,6 +1,5 @@
 //! Lease, its holder and its term.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::invalid::Invalid;
@@ -12,6 +11,7 @@ use crate::token::{Fence, Token};
 /// is never taken for its predecessor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(Box<str>);
+as_text!(WorkerId);
 
 impl WorkerId {
     /// Maximum length of a worker's name, in bytes.
@@ -39,22 +39,11 @@ impl WorkerId {
         (id.as_str() == text).then_some(id)
     }
 
-    /// The id as text, as in `claimed_by`.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     fn is_name(name: &str) -> bool {
         (1..=Self::NAME_BYTES_MAX).contains(&name.len())
             && name
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-    }
-}
-
-impl fmt::Display for WorkerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

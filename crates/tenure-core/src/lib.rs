@@ -16,6 +16,10 @@
 //! The rules of the lease are listed at [`store::LeaseStore`]. *Refused* is an answer, not an
 //! error: see [`Guarded`].
 
+// First, because macros are visible only below their definition.
+#[macro_use]
+mod words;
+
 mod event;
 mod guard;
 mod invalid;

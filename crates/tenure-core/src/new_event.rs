@@ -1,6 +1,5 @@
 //! `NewEvent`: an event as its producer describes it, with all problems of the description.
 
-use std::fmt;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -39,7 +38,7 @@ use crate::queue::{Priority, QueueName};
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "it is not enqueued yet"]
 pub struct NewEvent {
     event: Event,
@@ -52,15 +51,7 @@ impl NewEvent {
     /// A topic has 1 to 255 bytes and no control characters, a payload at most 1 MiB and 100 levels
     /// of nesting.
     pub fn new(topic: &str, payload: &(impl serde::Serialize + ?Sized)) -> Self {
-        match serde_json::to_string(payload) {
-            Ok(text) => Self::from_json(topic, text),
-            Err(cause) => {
-                let found = format!("not writable as JSON ({cause})");
-                let mut event = Self::from_json(topic, "null");
-                event.problems.push(Invalid::new("payload", found, "JSON"));
-                event
-            }
-        }
+        Self::of(topic, Event::new("topic", &payload))
     }
 
     /// Creates an event from JSON text, which the store keeps byte for byte.
@@ -89,31 +80,21 @@ impl NewEvent {
 
     /// Sets the queue. Default `default`.
     pub fn queue(mut self, queue: &str) -> Self {
-        match QueueName::new(queue) {
-            Ok(queue) => self.event.queue = queue,
-            Err(problem) => self.problems.push(problem),
-        }
+        self.set(QueueName::new(queue), |event, queue| event.queue = queue);
         self
     }
 
     /// Sets the priority within the queue: 0 (the default) to 7, highest first.
     pub fn priority(mut self, level: u8) -> Self {
-        match Priority::new(level) {
-            Ok(priority) => self.event.priority = priority,
-            Err(problem) => self.problems.push(problem),
-        }
+        self.set(Priority::new(level), |event, level| event.priority = level);
         self
     }
 
     /// Delays the first claim by this long, at most ten years.
     pub fn delay(mut self, delay: Duration) -> Self {
-        if delay > DELAY_MAX {
-            let found = format!("{delay:?}");
-            let problem = Invalid::new("delay", found, "at most 10 years");
-            self.problems.push(problem);
-        } else {
-            self.event.delay = delay;
-        }
+        let problem = || Invalid::new("delay", format!("{delay:?}"), "at most 10 years");
+        let delay = (delay <= DELAY_MAX).then_some(delay).ok_or_else(problem);
+        self.set(delay, |event, delay| event.delay = delay);
         self
     }
 
@@ -124,10 +105,8 @@ impl NewEvent {
     /// worked in that order. If the two overlap, either order is possible, unless both are
     /// [`strict`](Self::strict).
     pub fn key(mut self, key: &str) -> Self {
-        match name("ordering key", key, "customer-7") {
-            Ok(key) => self.event.key = Some(key),
-            Err(problem) => self.problems.push(problem),
-        }
+        let key = name("ordering key", key, "customer-7");
+        self.set(key, |event, key| event.key = Some(key));
         self
     }
 
@@ -142,22 +121,17 @@ impl NewEvent {
     /// Sets a dedupe key: while the store keeps an event with this key, an enqueue with the same
     /// key writes nothing and returns the id of that event.
     pub fn dedupe(mut self, key: &str) -> Self {
-        match name("dedupe key", key, "order-7-paid") {
-            Ok(key) => self.event.dedupe = Some(key),
-            Err(problem) => self.problems.push(problem),
-        }
+        let key = name("dedupe key", key, "order-7-paid");
+        self.set(key, |event, key| event.dedupe = Some(key));
         self
     }
 
     /// Adds a header that is sent with the event. All headers together have at most 16 KiB.
     pub fn header(mut self, header: &str, value: &str) -> Self {
-        match check_header(header, value) {
-            Ok(()) => {
-                let header = header.to_ascii_lowercase();
-                self.event.headers.insert(header, value.to_owned());
-            }
-            Err(problem) => self.problems.push(problem),
-        }
+        self.set(check_header(header, value), |event, ()| {
+            let header = header.to_ascii_lowercase();
+            event.headers.insert(header, value.to_owned());
+        });
         self
     }
 
@@ -182,6 +156,14 @@ impl NewEvent {
         Problems::check(self.problems)?;
         Ok(self.event)
     }
+
+    /// Sets a part of the event, or notes the problem with it.
+    fn set<T>(&mut self, part: Result<T, Invalid>, set: impl FnOnce(&mut Event, T)) {
+        match part {
+            Ok(part) => set(&mut self.event, part),
+            Err(problem) => self.problems.push(problem),
+        }
+    }
 }
 
 /// Allows an event that was received or built to be enqueued.
@@ -191,16 +173,6 @@ impl From<Event> for NewEvent {
             event,
             problems: Vec::new(),
         }
-    }
-}
-
-impl fmt::Debug for NewEvent {
-    /// Omits payload and headers, like [`Event`].
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewEvent")
-            .field("event", &self.event)
-            .field("problems", &self.problems)
-            .finish()
     }
 }
 

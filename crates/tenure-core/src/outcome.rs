@@ -106,47 +106,27 @@ mod sealed {
     impl<T> Sealed for Result<T, crate::retry::Failure> {}
 }
 
-/// Way in which a lease on an item ended. The holder reports the first four; a reap adds `Lapsed`,
-/// an operator `Buried`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum OutcomeKind {
-    /// The holder succeeded.
-    Done,
-    /// The holder failed, and the item is retried.
-    Retry,
-    /// The holder settled the item as dead.
-    Dead,
-    /// The holder released the item without a result.
-    Release,
-    /// The term was over, and a reap ended the lease.
-    Lapsed,
-    /// An operator buried the item.
-    Buried,
+words! {
+    /// Way in which a lease on an item ended. The holder reports the first four; a reap adds
+    /// `Lapsed`, an operator `Buried`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum OutcomeKind: as_str, ALL {
+        /// The holder succeeded.
+        Done = "done",
+        /// The holder failed, and the item is retried.
+        Retry = "retry",
+        /// The holder settled the item as dead.
+        Dead = "dead",
+        /// The holder released the item without a result.
+        Release = "release",
+        /// The term was over, and a reap ended the lease.
+        Lapsed = "lapsed",
+        /// An operator buried the item.
+        Buried = "buried",
+    }
 }
 
 impl OutcomeKind {
-    /// All six kinds.
-    pub const ALL: [Self; 6] = [
-        Self::Done,
-        Self::Retry,
-        Self::Dead,
-        Self::Release,
-        Self::Lapsed,
-        Self::Buried,
-    ];
-
-    /// Stored word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Retry => "retry",
-            Self::Dead => "dead",
-            Self::Release => "release",
-            Self::Lapsed => "lapsed",
-            Self::Buried => "buried",
-        }
-    }
-
     /// Parses a stored word.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)

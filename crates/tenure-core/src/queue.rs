@@ -1,6 +1,5 @@
 //! Queue of an event, and its priority within the queue.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::event::name;
@@ -9,6 +8,7 @@ use crate::invalid::Invalid;
 /// Name of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(Arc<str>);
+as_text!(QueueName);
 
 impl QueueName {
     /// The queue that always exists.
@@ -21,22 +21,11 @@ impl QueueName {
     pub fn new(queue: &str) -> Result<Self, Invalid> {
         Ok(Self(name("queue", queue, "mail")?.into()))
     }
-
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl Default for QueueName {
     fn default() -> Self {
         Self(Self::DEFAULT.into())
-    }
-}
-
-impl fmt::Display for QueueName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

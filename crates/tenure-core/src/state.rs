@@ -1,18 +1,18 @@
 //! The four states and the only six transitions between them.
 
-use std::fmt;
-
-/// State of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum State {
-    /// Waiting to be claimed.
-    Pending,
-    /// Held under a lease, live or lapsed.
-    Claimed,
-    /// Settled with success.
-    Done,
-    /// Settled for good without success.
-    Dead,
+words! {
+    /// State of an item.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum State: as_str, Display {
+        /// Waiting to be claimed.
+        Pending = "pending",
+        /// Held under a lease, live or lapsed.
+        Claimed = "claimed",
+        /// Settled with success.
+        Done = "done",
+        /// Settled for good without success.
+        Dead = "dead",
+    }
 }
 
 /// Cause of a transition.
@@ -67,21 +67,5 @@ impl State {
     /// Parses the word of a state.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
-    }
-
-    /// Stable word for commands and JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Claimed => "claimed",
-            Self::Done => "done",
-            Self::Dead => "dead",
-        }
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }

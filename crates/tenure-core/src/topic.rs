@@ -1,7 +1,5 @@
 //! `TopicPattern`: the topics that a handler, a route or an endpoint takes.
 
-use std::fmt;
-
 use crate::event::NAME_BYTES_MAX;
 use crate::invalid::Invalid;
 
@@ -20,6 +18,7 @@ use crate::invalid::Invalid;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TopicPattern(Box<str>);
+as_text!(TopicPattern);
 
 const ANY: &str = "*";
 
@@ -65,17 +64,6 @@ impl TopicPattern {
             }
         }
         segments.next().is_none()
-    }
-
-    /// The pattern as written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for TopicPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

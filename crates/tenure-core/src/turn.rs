@@ -9,41 +9,33 @@
 //! These are pure functions. The memory and SQLite stores call them; the PostgreSQL statements
 //! implement the same rules.
 
-use std::fmt;
-
 use crate::invalid::Invalid;
 use crate::outcome::OutcomeKind;
 
 /// Maximum number of items of one key claimed under one lease.
 pub const RUN_MAX: u32 = 16;
 
-/// The effect of a dead head on the rest of its key.
-///
-/// ```
-/// use tenure_core::OnDead;
-///
-/// assert_eq!(OnDead::default(), OnDead::Skip);
-/// assert_eq!(OnDead::parse("block"), Ok(OnDead::Block));
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnDead {
-    /// The next item becomes the head.
-    #[default]
-    Skip,
-    /// The key stops until an operator skips or replays the dead item.
-    Block,
+words! {
+    /// The effect of a dead head on the rest of its key.
+    ///
+    /// ```
+    /// use tenure_core::OnDead;
+    ///
+    /// assert_eq!(OnDead::default(), OnDead::Skip);
+    /// assert_eq!(OnDead::parse("block"), Ok(OnDead::Block));
+    /// ```
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum OnDead: as_str, Display {
+        /// The next item becomes the head.
+        #[default]
+        Skip = "skip",
+        /// The key stops until an operator skips or replays the dead item.
+        Block = "block",
+    }
 }
 
 impl OnDead {
-    /// Returns the setting as a word: `skip` or `block`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Skip => "skip",
-            Self::Block => "block",
-        }
-    }
-
     /// Parses the word.
     ///
     /// # Errors
@@ -53,12 +45,6 @@ impl OnDead {
             .into_iter()
             .find(|known| known.as_str() == text)
             .ok_or_else(|| Invalid::new("on_dead", format!("{text:?}"), "skip or block"))
-    }
-}
-
-impl fmt::Display for OnDead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 

@@ -136,19 +136,13 @@ impl Exec {
     }
 
     async fn run(&self, publication: &Publication<'_>) -> Result<(), PublishError> {
-        let payload = publication
-            .event
-            .payload_bytes()
-            .map_err(|cause| PublishError::reject(cause.to_string()))?;
-        let time = self.time(publication.time_left);
-        if time.is_zero() {
-            return Err(PublishError::retry("no time was left to run the command"));
-        }
-        let variables = variables(publication, time);
-        self.spawn(variables, Stdio::null())?
-            .answer(payload, time)
-            .await
-            .map(drop)
+        let payload = publication.event.payload_bytes();
+        let call = ExecCall {
+            input: payload.map_err(|cause| PublishError::reject(cause.to_string()))?,
+            variables: variables(publication),
+            time_left: publication.time_left,
+        };
+        self.output(call, Stdio::null()).await.map(drop)
     }
 
     /// Runs the command for something other than an event; see [`ExecCall`]. Exit codes have the
@@ -157,18 +151,20 @@ impl Exec {
     /// # Errors
     /// The error that the exit code stands for, an invalid variable value, or no time left.
     pub async fn call(&self, call: ExecCall) -> Result<Option<String>, PublishError> {
+        let stdout = self.output(call, Stdio::piped()).await?;
+        Ok(last_line(&stdout))
+    }
+
+    async fn output(&self, call: ExecCall, output: Stdio) -> Result<Vec<u8>, PublishError> {
         let time = self.time(call.time_left);
         if time.is_zero() {
             return Err(PublishError::retry("no time was left to run the command"));
         }
+        let left = time.as_millis().to_string();
         let mut variables = call.variables;
-        variables.push((
-            "TENURE_TIME_LEFT_MS".to_owned(),
-            time.as_millis().to_string(),
-        ));
-        let running = self.spawn(variables, Stdio::piped())?;
-        let stdout = running.answer(call.input, time).await?;
-        Ok(last_line(&stdout))
+        variables.push(("TENURE_TIME_LEFT_MS".to_owned(), left));
+        let running = self.spawn(variables, output)?;
+        running.answer(call.input, time).await
     }
 
     /// Time that the command may run. The rest of the lease must suffice to stop the command.
@@ -268,29 +264,24 @@ impl Publisher for Exec {
 /// Variables that not every event has.
 const OPTIONAL: [&str; 2] = ["TENURE_EVENT_ID", "TENURE_KEY"];
 
-fn variables(publication: &Publication<'_>, time: Duration) -> Vec<(String, String)> {
+fn variables(publication: &Publication<'_>) -> Vec<(String, String)> {
     let event = publication.event;
-    let mut variables = vec![
-        ("TENURE_ID".to_owned(), publication.id.to_string()),
-        ("TENURE_TOPIC".to_owned(), event.topic().to_owned()),
-        ("TENURE_QUEUE".to_owned(), event.queue().to_string()),
-        ("TENURE_FENCE".to_owned(), publication.fence.to_string()),
-        ("TENURE_ATTEMPT".to_owned(), publication.attempt.to_string()),
-        (
-            "TENURE_TIME_LEFT_MS".to_owned(),
-            time.as_millis().to_string(),
-        ),
+    let always = [
+        ("TENURE_ID", publication.id.to_string()),
+        ("TENURE_TOPIC", event.topic().to_owned()),
+        ("TENURE_QUEUE", event.queue().to_string()),
+        ("TENURE_FENCE", publication.fence.to_string()),
+        ("TENURE_ATTEMPT", publication.attempt.to_string()),
     ];
-    if let Some(id) = event.event_id() {
-        variables.push(("TENURE_EVENT_ID".to_owned(), id.to_string()));
-    }
-    if let Some(key) = event.key() {
-        variables.push(("TENURE_KEY".to_owned(), key.to_owned()));
-    }
-    for (header, value) in event.headers() {
-        variables.push((variable_of(header), value.clone()));
-    }
-    variables
+    let id = event
+        .event_id()
+        .map(|id| ("TENURE_EVENT_ID", id.to_string()));
+    let key = event.key().map(|key| ("TENURE_KEY", key.to_owned()));
+    let own = always.into_iter().chain(id).chain(key);
+    let own = own.map(|(name, value)| (name.to_owned(), value));
+    let headers = event.headers().iter();
+    own.chain(headers.map(|(header, value)| (variable_of(header), value.clone())))
+        .collect()
 }
 
 fn variable_of(header: &str) -> String {
@@ -454,25 +445,25 @@ fn last_line(stdout: &[u8]) -> Option<String> {
 }
 
 fn judge(status: ExitStatus, stderr: &[u8]) -> Result<(), PublishError> {
-    let message = one_line(stderr);
-    let with_message = |what: String| match message.as_str() {
+    if status.success() {
+        return Ok(());
+    }
+    let what = match (status.code(), status.signal()) {
+        (Some(code), _) => exit_code(code),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    };
+    let reason = match one_line(stderr).as_str() {
         "" => what,
         message => format!("{what}: {message}"),
     };
-    match (status.code(), status.signal()) {
-        (Some(0), _) => Ok(()),
-        (Some(code @ EX_DATAERR), _) => Err(PublishError::reject(with_message(exit_code(code)))),
+    Err(match status.code() {
+        Some(EX_DATAERR) => PublishError::reject(reason),
         // A mistyped command is not the fault of the event, so the event must not become dead
         // because of it.
-        (Some(code @ (EX_TEMPFAIL | CANNOT_RUN | NOT_FOUND)), _) => {
-            Err(PublishError::away(with_message(exit_code(code))))
-        }
-        (Some(code), _) => Err(PublishError::retry(with_message(exit_code(code)))),
-        (None, Some(signal)) => Err(PublishError::retry(with_message(format!(
-            "signal {signal}"
-        )))),
-        (None, None) => Err(PublishError::retry(with_message(status.to_string()))),
-    }
+        Some(EX_TEMPFAIL | CANNOT_RUN | NOT_FOUND) => PublishError::away(reason),
+        _ => PublishError::retry(reason),
+    })
 }
 
 fn exit_code(code: i32) -> String {

@@ -1,7 +1,5 @@
 //! Names of job kinds, matrices and chunks.
 
-use std::fmt;
-
 use crate::invalid::Invalid;
 
 /// Maximum length of a name, in bytes.
@@ -12,6 +10,7 @@ macro_rules! name {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(String);
+        as_text!($name);
 
         impl $name {
             /// Accepts a name of 1 to 200 bytes without control characters.
@@ -27,17 +26,6 @@ macro_rules! name {
                 let start: String = name.chars().take(40).collect();
                 let expected = "1 to 200 bytes without control characters";
                 Err(Invalid::new($what, format!("{start:?}"), expected))
-            }
-
-            /// The bare name.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
             }
         }
     };

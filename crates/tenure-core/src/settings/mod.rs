@@ -231,20 +231,13 @@ impl Settings {
 
     /// Returns true if a value is unset and follows the term.
     pub fn is_following(&self, setting: Setting) -> bool {
-        match setting {
-            Setting::Heartbeat => self.heartbeat.is_none(),
-            Setting::MaxHold => self.max_hold.is_none(),
-            Setting::ReaperInterval => self.reaper_interval.is_none(),
-            Setting::ShutdownTimeout => self.shutdown_timeout.is_none(),
-            Setting::Term
-            | Setting::Concurrency
-            | Setting::Batch
-            | Setting::MaxRetries
-            | Setting::MaxCrashes
-            | Setting::OnDead
-            | Setting::RetentionPublished
-            | Setting::RetentionDead => false,
-        }
+        let following = [
+            (Setting::Heartbeat, self.heartbeat),
+            (Setting::MaxHold, self.max_hold),
+            (Setting::ReaperInterval, self.reaper_interval),
+            (Setting::ShutdownTimeout, self.shutdown_timeout),
+        ];
+        following.contains(&(setting, None))
     }
 
     /// Returns these settings, overridden by the values of a cluster. Unknown names are ignored: a

@@ -132,25 +132,16 @@ impl WorkerRecord {
     }
 }
 
-/// Presence of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// The worker reports in time.
-    Active,
-    /// The worker missed its reports: it hangs, was killed, or cannot reach the database.
-    Silent,
-    /// The worker has stopped and deregistered.
-    Left,
-}
-
-impl Presence {
-    /// Stable word for people and programs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Silent => "missing",
-            Self::Left => "stopped",
-        }
+words! {
+    /// Presence of a worker.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Presence: as_str {
+        /// The worker reports in time.
+        Active = "active",
+        /// The worker missed its reports: it hangs, was killed, or cannot reach the database.
+        Silent = "missing",
+        /// The worker has stopped and deregistered.
+        Left = "stopped",
     }
 }
 

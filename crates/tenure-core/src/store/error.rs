@@ -31,13 +31,14 @@ pub enum StoreErrorKind {
 /// assert_eq!(error.to_string(), "claim: the database is down (is it running?)");
 /// assert_eq!(error.hint(), Some("is it running?"));
 /// ```
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub struct StoreError {
     verb: &'static str,
     kind: StoreErrorKind,
     message: String,
     item: Option<ItemId>,
     hint: Option<String>,
+    #[source]
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -120,13 +121,5 @@ impl fmt::Display for StoreError {
             Some(hint) => write!(f, " ({hint})"),
             None => Ok(()),
         }
-    }
-}
-
-impl Error for StoreError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.cause
-            .as_ref()
-            .map(|cause| -> &(dyn Error + 'static) { cause.as_ref() })
     }
 }

@@ -17,25 +17,16 @@ pub struct Finding {
     pub hint: Option<String>,
 }
 
-/// Severity of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// As it should be.
-    Good,
-    /// Works, but needs attention.
-    Warning,
-    /// Work is stuck, slow or at risk until an operator acts.
-    Bad,
-}
-
-impl Verdict {
-    /// Stable word for people and programs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Warning => "warning",
-            Self::Bad => "bad",
-        }
+words! {
+    /// Severity of a result.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Verdict: as_str {
+        /// As it should be.
+        Good = "good",
+        /// Works, but needs attention.
+        Warning = "warning",
+        /// Work is stuck, slow or at risk until an operator acts.
+        Bad = "bad",
     }
 }
 

@@ -239,40 +239,13 @@ pub trait ProvidesJobs: Send + Sync + fmt::Debug {
 /// let error = CheckpointError::Refused(Refusal::Lost);
 /// assert!(error.to_string().contains("roll the transaction back"));
 /// ```
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// The caller has lost the lease. It must roll the transaction back; otherwise the work is done
     /// twice.
+    #[error("the checkpoint was refused, roll the transaction back: {0}")]
     Refused(Refusal),
     /// The store failed; the caller must roll the transaction back, too.
-    Store(StoreError),
-}
-
-impl fmt::Display for CheckpointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(why) => {
-                write!(
-                    f,
-                    "the checkpoint was refused, roll the transaction back: {why}"
-                )
-            }
-            Self::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for CheckpointError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Refused(_) => None,
-            Self::Store(error) => error.source(),
-        }
-    }
-}
-
-impl From<StoreError> for CheckpointError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }

@@ -11,40 +11,22 @@ use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::Token;
 
-/// The state of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyState {
-    /// The key has no open items, or none of them is the head yet.
-    Idle,
-    /// The head may be claimed.
-    Due,
-    /// The head may be claimed later: it was enqueued with a delay, or waits for a retry.
-    Delayed,
-    /// A worker holds the head, or a run that begins with the head.
-    Held,
-    /// The head is dead and blocks the key.
-    Blocked,
-    /// An operator has paused the key.
-    Paused,
-}
-
-impl KeyState {
-    /// Returns the state as one word, for JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Due => "due",
-            Self::Delayed => "delayed",
-            Self::Held => "held",
-            Self::Blocked => "blocked",
-            Self::Paused => "paused",
-        }
-    }
-}
-
-impl fmt::Display for KeyState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+words! {
+    /// The state of a key.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum KeyState: as_str, Display {
+        /// The key has no open items, or none of them is the head yet.
+        Idle = "idle",
+        /// The head may be claimed.
+        Due = "due",
+        /// The head may be claimed later: it was enqueued with a delay, or waits for a retry.
+        Delayed = "delayed",
+        /// A worker holds the head, or a run that begins with the head.
+        Held = "held",
+        /// The head is dead and blocks the key.
+        Blocked = "blocked",
+        /// An operator has paused the key.
+        Paused = "paused",
     }
 }
 

@@ -163,27 +163,20 @@ impl NewReplay {
     }
 }
 
-/// State of a bulk replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayState {
-    /// There may be more items to replay.
-    Running,
-    /// Every item of the range was checked.
-    Done,
-    /// An operator cancelled it; items replayed until then stay replayed.
-    Cancelled,
+words! {
+    /// State of a bulk replay.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ReplayState: as_str {
+        /// There may be more items to replay.
+        Running = "running",
+        /// Every item of the range was checked.
+        Done = "done",
+        /// An operator cancelled it; items replayed until then stay replayed.
+        Cancelled = "cancelled",
+    }
 }
 
 impl ReplayState {
-    /// Stable word for stores and JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     /// Parses the word.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Running, Self::Done, Self::Cancelled]
@@ -326,7 +319,7 @@ pub trait ProvidesReplays: Send + Sync + fmt::Debug {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct StoredFilter {
-    kind: StoredKind,
+    kind: Kind,
     state: Option<String>,
     topic: Option<String>,
     queue: Option<String>,
@@ -337,22 +330,11 @@ struct StoredFilter {
     source: Option<i64>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum StoredKind {
-    #[default]
-    Events,
-    Deliveries,
-}
-
 impl Filter {
     /// JSON for the store, without [`Filter::before`].
     pub fn to_json(&self) -> String {
         let stored = StoredFilter {
-            kind: match self.kind {
-                Kind::Events => StoredKind::Events,
-                Kind::Deliveries => StoredKind::Deliveries,
-            },
+            kind: self.kind,
             state: self.state.map(|state| state.as_str().to_owned()),
             topic: self.topic.clone(),
             queue: self.queue.as_ref().map(|queue| queue.as_str().to_owned()),
@@ -377,10 +359,7 @@ impl Filter {
             key: stored.key,
             since: stored.since.map(Timestamp::from_micros),
             until: stored.until.map(Timestamp::from_micros),
-            kind: match stored.kind {
-                StoredKind::Events => Kind::Events,
-                StoredKind::Deliveries => Kind::Deliveries,
-            },
+            kind: stored.kind,
             endpoint: stored.endpoint,
             source: stored.source.map(ItemId::new),
             before: None,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::states::{StatusWord, StatusWords, status};
 use super::{Columns, Direction, Identifier, LeaseTable, States, StatusColumn, name};
+use crate::state::State;
 
 /// A map: the values of each field. Only `order` may have several.
 pub type TableMap = BTreeMap<String, Vec<String>>;
@@ -32,26 +33,6 @@ const PRESETS: [(&str, Make); 5] = [
     ("sync_checkpoints", LeaseTable::sync_checkpoints),
 ];
 
-/// Facts that a map can give a column, by their names in the map.
-const COLUMNS: [&str; 14] = [
-    "until",
-    "holder",
-    "token",
-    "fence",
-    "claimed_at",
-    "available_at",
-    "attempts",
-    "failures",
-    "crashes",
-    "last_error",
-    "done_at",
-    "dead_at",
-    "generation",
-    "settled_token",
-];
-
-const WORDS: [&str; 4] = ["pending", "claimed", "done", "dead"];
-
 impl LeaseTable {
     /// Names of the presets.
     ///
@@ -77,12 +58,11 @@ impl LeaseTable {
 
     /// Fields that a map may have; `columns.until` is the field `until` of the section `columns`.
     pub fn map_fields() -> Vec<String> {
-        let whole = ["preset", "key", "order", "created_at"];
-        let columns = COLUMNS.iter().map(|fact| format!("columns.{fact}"));
-        let words = WORDS.iter().map(|word| format!("status.{word}"));
-        let whole = whole.iter().map(ToString::to_string);
-        let status = ["status.column".to_owned()];
-        whole.chain(columns).chain(status).chain(words).collect()
+        let whole = ["preset", "order"].map(str::to_owned).into_iter();
+        let outbox = Self::outbox();
+        let columns = outbox.facts().into_iter().map(|(fact, _)| field_of(fact));
+        let words = State::ALL.iter().map(|state| format!("status.{state}"));
+        whole.chain(columns).chain(words).collect()
     }
 
     /// Builds the description of a table from a map. Missing fields come from the preset that it
@@ -148,14 +128,8 @@ impl LeaseTable {
             });
         map.insert("order".to_owned(), order.collect());
         if let Some(status) = self.states.status() {
-            let StatusWords {
-                pending,
-                claimed,
-                done,
-                dead,
-            } = &status.words;
-            for (field, word) in WORDS.iter().zip([pending, claimed, done, dead]) {
-                map.insert(format!("status.{field}"), vec![word.as_str().to_owned()]);
+            for (state, word) in State::ALL.iter().zip(status.words.all()) {
+                map.insert(format!("status.{state}"), vec![word.to_owned()]);
             }
         }
         map
@@ -250,24 +224,8 @@ impl MapReader<'_> {
     }
 
     fn columns(&mut self, columns: &mut Columns) {
-        let targets = [
-            &mut columns.until,
-            &mut columns.holder,
-            &mut columns.token,
-            &mut columns.fence,
-            &mut columns.claimed_at,
-            &mut columns.available_at,
-            &mut columns.attempts,
-            &mut columns.failures,
-            &mut columns.crashes,
-            &mut columns.last_error,
-            &mut columns.done_at,
-            &mut columns.dead_at,
-            &mut columns.generation,
-            &mut columns.settled_token,
-        ];
-        for (fact, target) in COLUMNS.iter().zip(targets) {
-            self.name_into(&format!("columns.{fact}"), target);
+        for (fact, column) in columns.by_fact() {
+            self.name_into(&field_of(fact), column);
         }
     }
 
@@ -286,8 +244,8 @@ impl MapReader<'_> {
             done,
             dead,
         } = &mut column.words;
-        for (field, target) in WORDS.iter().zip([pending, claimed, done, dead]) {
-            self.word_into(&format!("status.{field}"), target);
+        for (state, target) in State::ALL.iter().zip([pending, claimed, done, dead]) {
+            self.word_into(&format!("status.{state}"), target);
         }
         table.states = states_of(column);
     }
@@ -307,11 +265,7 @@ impl MapReader<'_> {
         for field in self.map.keys().filter(|field| !known.contains(*field)) {
             let fields: Vec<&str> = known.iter().map(String::as_str).collect();
             let problem = format!("{field} is unknown; expected one of {}", fields.join(", "));
-            self.faults.push(MapFault {
-                field: field.clone(),
-                problem,
-                hint: None,
-            });
+            self.fault(field, problem, None);
         }
     }
 

@@ -13,7 +13,6 @@ mod sync;
 mod webhook;
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use crate::invalid::Invalid;
 pub use adopted::{AdoptedTable, TableLocation};
@@ -35,6 +34,7 @@ pub use sync::SyncState;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identifier(String);
+as_text!(Identifier);
 
 impl Identifier {
     /// Maximum length of a name in bytes; PostgreSQL silently truncates longer ones.
@@ -64,20 +64,9 @@ impl Identifier {
         ))
     }
 
-    /// The bare name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The name quoted for SQL.
     pub fn quoted(&self) -> String {
         format!("\"{}\"", self.0)
-    }
-}
-
-impl fmt::Display for Identifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 
@@ -141,6 +130,28 @@ pub struct Columns {
     pub generation: Identifier,
     /// Token and outcome of the last settle, so that a repeated settle is recognised.
     pub settled_token: Identifier,
+}
+
+impl Columns {
+    /// Every column, with the name of its fact, to be replaced.
+    fn by_fact(&mut self) -> [(&'static str, &mut Identifier); 14] {
+        [
+            ("until", &mut self.until),
+            ("holder", &mut self.holder),
+            ("token", &mut self.token),
+            ("fence", &mut self.fence),
+            ("claimed_at", &mut self.claimed_at),
+            ("available_at", &mut self.available_at),
+            ("attempts", &mut self.attempts),
+            ("failures", &mut self.failures),
+            ("crashes", &mut self.crashes),
+            ("last_error", &mut self.last_error),
+            ("done_at", &mut self.done_at),
+            ("dead_at", &mut self.dead_at),
+            ("generation", &mut self.generation),
+            ("settled_token", &mut self.settled_token),
+        ]
+    }
 }
 
 impl LeaseTable {

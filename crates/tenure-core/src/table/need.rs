@@ -94,42 +94,21 @@ const fn is_counter(holds: Holds) -> bool {
 /// Requirements of a fact.
 pub(super) fn need_of(fact: &str) -> Need {
     let moment = "a timestamp with time zone (in SQLite an integer, microseconds since 1970)";
-    match fact {
-        "created_at" => Need {
-            fits: is_moment,
-            expected: moment,
-            null: Null::Never,
-        },
-        "available_at" => Need {
-            fits: is_moment,
-            expected: moment,
-            null: Null::Either,
-        },
-        "until" | "claimed_at" | "done_at" | "dead_at" => Need {
-            fits: is_moment,
-            expected: moment,
-            null: Null::Needed,
-        },
-        "fence" => Need {
-            fits: is_key,
-            expected: "a bigint",
-            null: Null::Never,
-        },
-        "attempts" | "failures" | "crashes" | "generation" => Need {
-            fits: is_counter,
-            expected: "an integer",
-            null: Null::Never,
-        },
-        "status" => Need {
-            fits: is_text,
-            expected: "text",
-            null: Null::Either,
-        },
-        _ => Need {
-            fits: is_text,
-            expected: "text",
-            null: Null::Needed,
-        },
+    let (fits, expected, null): (fn(Holds) -> bool, _, _) = match fact {
+        "created_at" => (is_moment, moment, Null::Never),
+        "available_at" => (is_moment, moment, Null::Either),
+        "until" | "claimed_at" | "done_at" | "dead_at" => (is_moment, moment, Null::Needed),
+        "fence" => (is_key, "a bigint", Null::Never),
+        "attempts" | "failures" | "crashes" | "generation" => {
+            (is_counter, "an integer", Null::Never)
+        }
+        "status" => (is_text, "text", Null::Either),
+        _ => (is_text, "text", Null::Needed),
+    };
+    Need {
+        fits,
+        expected,
+        null,
     }
 }
 
@@ -148,9 +127,7 @@ pub(super) fn adds_of(fact: &str, states: &States) -> Adds {
 }
 
 fn longest_word(states: &States) -> u32 {
-    let words = states.status().map(|status| &status.words);
-    let words = words.into_iter().flat_map(|words| {
-        [&words.pending, &words.claimed, &words.done, &words.dead].map(|word| word.as_str().len())
-    });
-    u32::try_from(words.max().unwrap_or(0)).unwrap_or(u32::MAX)
+    let words = states.status().into_iter().flat_map(|of| of.words.all());
+    let longest = words.map(str::len).max().unwrap_or(0);
+    u32::try_from(longest).unwrap_or(u32::MAX)
 }

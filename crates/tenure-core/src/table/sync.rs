@@ -1,7 +1,6 @@
 //! Presets for tables of sync jobs and their checkpoints, in the words of their specification, and
 //! the five states that the specification derives from three timestamps.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::{Columns, Direction, LeaseTable, States, name};
@@ -24,32 +23,19 @@ impl LeaseTable {
     /// assert_eq!(table.states.word(State::Claimed), None);
     /// ```
     pub fn sync_jobs() -> Self {
+        let outbox = Self::outbox();
         Self {
             name: name("sync_jobs"),
-            key: name("id"),
-            order: vec![
-                (name("priority"), Direction::Descending),
-                (name("created_at"), Direction::Ascending),
-            ],
-            created_at: name("created_at"),
-            kind: None,
             columns: Columns {
-                until: name("locked_until"),
                 holder: name("locked_by"),
                 token: name("lease_token"),
-                fence: name("fence"),
-                claimed_at: name("claimed_at"),
-                available_at: name("available_at"),
-                attempts: name("attempts"),
-                failures: name("failures"),
-                crashes: name("crashes"),
                 last_error: name("error_message"),
                 done_at: name("completed_at"),
                 dead_at: name("failed_at"),
-                generation: name("generation"),
-                settled_token: name("settled_token"),
+                ..outbox.columns
             },
             states: States::Derived,
+            ..outbox
         }
     }
 
@@ -102,31 +88,32 @@ impl LeaseTable {
     }
 }
 
-/// State of a row of sync jobs or checkpoints at some time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SyncState {
-    /// The row has no lease and is not settled.
-    Available,
-    /// The row has a live lease.
-    Running,
-    /// The lease has lapsed, so the row may be claimed. The specification calls this state EXPIRED.
-    Lapsed,
-    /// The row is done.
-    Completed,
-    /// The row is dead.
-    Failed,
+words! {
+    /// State of a row of sync jobs or checkpoints at some time, with the specification's words.
+    ///
+    /// ```
+    /// use tenure_core::SyncState;
+    ///
+    /// let words = SyncState::ALL.map(SyncState::as_str);
+    /// assert_eq!(words, ["AVAILABLE", "RUNNING", "EXPIRED", "COMPLETED", "FAILED"]);
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum SyncState: as_str, ALL, Display {
+        /// The row has no lease and is not settled.
+        Available = "AVAILABLE",
+        /// The row has a live lease.
+        Running = "RUNNING",
+        /// The lease has lapsed, so the row may be claimed. The specification calls this state
+        /// EXPIRED.
+        Lapsed = "EXPIRED",
+        /// The row is done.
+        Completed = "COMPLETED",
+        /// The row is dead.
+        Failed = "FAILED",
+    }
 }
 
 impl SyncState {
-    /// All five states.
-    pub const ALL: [Self; 5] = [
-        Self::Available,
-        Self::Running,
-        Self::Lapsed,
-        Self::Completed,
-        Self::Failed,
-    ];
-
     /// State at `now` of a row with these timestamps. A final state wins over a running one, and
     /// failed over completed, should another program have written both.
     ///
@@ -169,29 +156,5 @@ impl SyncState {
             Self::Completed => State::Done,
             Self::Failed => State::Dead,
         }
-    }
-
-    /// The specification's word for this state.
-    ///
-    /// ```
-    /// use tenure_core::SyncState;
-    ///
-    /// let words = SyncState::ALL.map(SyncState::as_str);
-    /// assert_eq!(words, ["AVAILABLE", "RUNNING", "EXPIRED", "COMPLETED", "FAILED"]);
-    /// ```
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Available => "AVAILABLE",
-            Self::Running => "RUNNING",
-            Self::Lapsed => "EXPIRED",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-        }
-    }
-}
-
-impl fmt::Display for SyncState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }

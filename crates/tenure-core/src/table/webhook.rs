@@ -18,32 +18,27 @@ impl LeaseTable {
     /// assert_eq!(table.columns.until.as_str(), "lease_until");
     /// ```
     pub fn webhook() -> Self {
+        let outbox = Self::outbox();
         Self {
             name: name("webhook_outbox"),
-            key: name("id"),
             order: vec![(name("created_at"), Direction::Ascending)],
-            created_at: name("created_at"),
-            kind: None,
             columns: Columns {
                 until: name("lease_until"),
                 holder: name("lease_owner"),
                 token: name("lease_token"),
-                fence: name("fence"),
                 claimed_at: name("leased_at"),
                 available_at: name("next_attempt_at"),
                 attempts: name("lease_attempts"),
                 failures: name("attempts"),
-                crashes: name("crashes"),
-                last_error: name("last_error"),
                 done_at: name("delivered_at"),
                 dead_at: name("failed_at"),
-                generation: name("generation"),
-                settled_token: name("settled_token"),
+                ..outbox.columns
             },
             states: States::Held(status(
                 "delivery_status",
                 ["pending", "pending", "delivered", "failed"],
             )),
+            ..outbox
         }
     }
 }

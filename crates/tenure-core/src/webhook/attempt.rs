@@ -9,46 +9,26 @@ use crate::outcome::OutcomeKind;
 use crate::time::Timestamp;
 use crate::token::Fence;
 
-/// Result of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AttemptOutcome {
-    /// The delivery is held; the call is in progress or about to start.
-    Open,
-    /// The receiver accepted the call.
-    Delivered,
-    /// The receiver refused the call or could not be reached.
-    Failed,
-    /// The worker stopped the call because it shut down or because the call took too long.
-    Aborted,
-    /// The lease was lost: another worker holds the delivery or has settled it.
-    Superseded,
-    /// The holder died before it reported a result. The receiver may have got the call.
-    Unknown,
+words! {
+    /// Result of an attempt.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum AttemptOutcome: as_str, ALL {
+        /// The delivery is held; the call is in progress or about to start.
+        Open = "open",
+        /// The receiver accepted the call.
+        Delivered = "delivered",
+        /// The receiver refused the call or could not be reached.
+        Failed = "failed",
+        /// The worker stopped the call because it shut down or because the call took too long.
+        Aborted = "aborted",
+        /// The lease was lost: another worker holds the delivery or has settled it.
+        Superseded = "superseded",
+        /// The holder died before it reported a result. The receiver may have got the call.
+        Unknown = "unknown",
+    }
 }
 
 impl AttemptOutcome {
-    /// Every outcome.
-    pub const ALL: [Self; 6] = [
-        Self::Open,
-        Self::Delivered,
-        Self::Failed,
-        Self::Aborted,
-        Self::Superseded,
-        Self::Unknown,
-    ];
-
-    /// Stable word for stores and JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-            Self::Aborted => "aborted",
-            Self::Superseded => "superseded",
-            Self::Unknown => "unknown",
-        }
-    }
-
     /// Parses the word of [`AttemptOutcome::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL

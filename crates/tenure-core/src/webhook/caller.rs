@@ -120,39 +120,26 @@ pub struct CallError {
     pub text: String,
 }
 
-/// Kind of error of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CallErrorKind {
-    /// The policy forbids the address.
-    Forbidden,
-    /// The host name could not be resolved.
-    Dns,
-    /// The connection failed.
-    Connect,
-    /// The TLS handshake failed.
-    Tls,
-    /// The time limit was exceeded.
-    Timeout,
-    /// The connection broke, or the response was not HTTP.
-    Broken,
-    /// The request cannot be built: a secret cannot be decrypted, or the payload is invalid. The
-    /// receiver is not at fault.
-    Unsendable,
-}
-
-impl CallErrorKind {
-    /// Stable word for metrics, records and JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Forbidden => "forbidden",
-            Self::Dns => "dns",
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::Timeout => "timeout",
-            Self::Broken => "broken",
-            Self::Unsendable => "unsendable",
-        }
+words! {
+    /// Kind of error of a call.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum CallErrorKind: as_str {
+        /// The policy forbids the address.
+        Forbidden = "forbidden",
+        /// The host name could not be resolved.
+        Dns = "dns",
+        /// The connection failed.
+        Connect = "connect",
+        /// The TLS handshake failed.
+        Tls = "tls",
+        /// The time limit was exceeded.
+        Timeout = "timeout",
+        /// The connection broke, or the response was not HTTP.
+        Broken = "broken",
+        /// The request cannot be built: a secret cannot be decrypted, or the payload is invalid.
+        /// The receiver is not at fault.
+        Unsendable = "unsendable",
     }
 }
 

@@ -13,6 +13,7 @@ use crate::topic::TopicPattern;
 /// Name of an endpoint: 1 to 64 of `a-z`, `0-9`, `-` and `_`, beginning with a letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(Arc<str>);
+as_text!(EndpointId);
 
 impl EndpointId {
     /// Maximum length of a name, in bytes.
@@ -33,17 +34,6 @@ impl EndpointId {
         }
         let expected = "1 to 64 of a-z, 0-9, - and _, such as billing";
         Err(Invalid::new("endpoint id", format!("{text:?}"), expected))
-    }
-
-    /// The bare name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for EndpointId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 
@@ -180,7 +170,7 @@ impl EndpointSettings {
 }
 
 /// Rate limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RateLimit {
     /// Long-term average of calls per second.
     pub per_second: u32,
@@ -244,13 +234,9 @@ impl Disabled {
 
     /// Parses the word, with its text.
     pub fn parse(word: &str, text: &str) -> Option<Self> {
-        match word {
-            "by_hand" => Some(Self::ByHand(text.to_owned())),
-            "gone" => Some(Self::Gone),
-            "asked" => Some(Self::Requested),
-            "failing" => Some(Self::Failing),
-            _ => None,
-        }
+        let by_hand = Self::ByHand(text.to_owned());
+        let all = [by_hand, Self::Gone, Self::Requested, Self::Failing];
+        all.into_iter().find(|why| why.as_str() == word)
     }
 }
 

@@ -16,19 +16,13 @@ struct Stored {
     timeout_ms: u64,
     concurrency: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    rate: Option<StoredRate>,
+    rate: Option<RateLimit>,
     schedule_ms: Vec<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     no_retry: Vec<u16>,
     keep_when_gone: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     metadata: BTreeMap<String, String>,
-}
-
-#[derive(serde::Serialize, serde::Deserialize)]
-struct StoredRate {
-    per_second: u32,
-    burst: u32,
 }
 
 impl EndpointSettings {
@@ -51,9 +45,7 @@ impl EndpointSettings {
             topics: topics.collect(),
             timeout_ms: millis(self.timeout),
             concurrency: self.concurrency,
-            rate: self
-                .rate
-                .map(|RateLimit { per_second, burst }| StoredRate { per_second, burst }),
+            rate: self.rate,
             schedule_ms: self.schedule.waits().iter().copied().map(millis).collect(),
             no_retry: self.no_retry.clone(),
             keep_when_gone: self.on_gone == OnGone::Keep,
@@ -84,9 +76,7 @@ impl EndpointSettings {
             topics: topics.collect::<Result<_, _>>()?,
             timeout: Duration::from_millis(stored.timeout_ms),
             concurrency: stored.concurrency,
-            rate: stored
-                .rate
-                .map(|StoredRate { per_second, burst }| RateLimit { per_second, burst }),
+            rate: stored.rate,
             schedule: Schedule::new(waits.collect())?,
             no_retry: stored.no_retry,
             on_gone: if stored.keep_when_gone {

@@ -1,6 +1,6 @@
 //! Explanation of why a delivery is not being sent: the state of its endpoint, and its failures.
 
-use super::{Facts, Why, key, times};
+use super::{Facts, Why, ago, key, last_with, times};
 use crate::item::Record;
 use crate::reason;
 use crate::state::State;
@@ -19,9 +19,7 @@ pub(super) fn why(record: &Record, facts: &Facts, now: Timestamp) -> Option<Why>
 }
 
 fn delivered(record: &Record, endpoint: &Endpoint, now: Timestamp) -> Why {
-    let when = record.done_at.map_or_else(String::new, |moment| {
-        format!(" {} ago", brief_duration(now.since(moment)))
-    });
+    let when = ago(record.done_at, now);
     Why::new(
         "delivered",
         format!("it was delivered to {}{when}", endpoint.id),
@@ -36,9 +34,7 @@ fn delivered(record: &Record, endpoint: &Endpoint, now: Timestamp) -> Why {
 /// works. `None` if the general explanation applies.
 fn dead(record: &Record, endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
     let id = &endpoint.id;
-    let when = record.dead_at.map_or_else(String::new, |moment| {
-        format!(" {} ago", brief_duration(now.since(moment)))
-    });
+    let when = ago(record.dead_at, now);
     let (cause, hint) = match record.dead_reason.as_deref()? {
         reason::GONE => (
             "answered that it is gone for good",
@@ -146,10 +142,7 @@ fn cause_of(why: &Disabled) -> String {
 /// Explains a delivery that is due in `wait`.
 fn not_due(record: &Record, endpoint: &Endpoint, wait: &str) -> Why {
     let counters = record.counters;
-    let error = match &record.last_error {
-        Some(error) => format!(", last with {error:?}"),
-        None => String::new(),
-    };
+    let error = last_with(record.last_error.as_deref());
     let mut causes = Vec::new();
     if counters.failures > 0 {
         causes.push(format!(

@@ -1,6 +1,6 @@
 //! Explanation of why a job is not being worked on: its workers, its holder, its retries.
 
-use super::{Why, times};
+use super::{Why, ago, holder_of, times, used};
 use crate::item::Hold;
 use crate::job::{ChunkRecord, Job, KindStatus};
 use crate::reason;
@@ -78,12 +78,6 @@ pub fn why_job(job: &Job, facts: &JobFacts, now: Timestamp) -> Why {
     }
 }
 
-fn ago(moment: Option<Timestamp>, now: Timestamp) -> String {
-    moment.map_or_else(String::new, |moment| {
-        format!(" {} ago", brief_duration(now.since(moment)))
-    })
-}
-
 fn retry(job: &Job) -> String {
     let id = job.id;
     format!(
@@ -121,27 +115,15 @@ fn failed(job: &Job, facts: &JobFacts, now: Timestamp) -> Why {
 fn running(job: &Job, hold: &Hold, facts: &JobFacts, now: Timestamp) -> Why {
     let holder = &hold.holder;
     let rest = brief_duration(hold.until.since(now));
-    let worker = facts.holder(hold);
+    let worker = holder_of(hold, &facts.workers);
     let heartbeat = worker.map_or_else(String::new, |(worker, _)| {
         let silence = brief_duration(now.since(worker.reported_at));
         format!(", its last heartbeat {silence} ago")
     });
     let others = others(hold, facts, now);
-    match worker {
-        Some((_, Presence::Silent | Presence::Left)) => {
-            let how = match worker {
-                Some((_, Presence::Left)) => "has stopped",
-                _ => "no longer reports",
-            };
-            let sentence = format!(
-                "{holder} holds it but {how}{heartbeat}; its lease runs for another {rest}"
-            );
-            Why::new("silent", sentence + &others).hint(format!(
-                "when the lease lapses, the next claim resumes the job: wait, or \
-                 `tenure jobs cancel {}`",
-                job.id
-            ))
-        }
+    let how = match worker {
+        Some((_, Presence::Silent)) => "no longer reports",
+        Some((_, Presence::Left)) => "has stopped",
         // Programs that claim directly do not report.
         Some((_, Presence::Active)) | None => {
             let length = brief_duration(now.since(hold.claimed_at));
@@ -149,9 +131,15 @@ fn running(job: &Job, hold: &Hold, facts: &JobFacts, now: Timestamp) -> Why {
                 "{holder} has been at work on it for {length}, under a lease for another \
                  {rest}{heartbeat}"
             );
-            Why::new("running", sentence + &others)
+            return Why::new("running", sentence + &others);
         }
-    }
+    };
+    let sentence =
+        format!("{holder} holds it but {how}{heartbeat}; its lease runs for another {rest}");
+    Why::new("silent", sentence + &others).hint(format!(
+        "when the lease lapses, the next claim resumes the job: wait, or `tenure jobs cancel {}`",
+        job.id
+    ))
 }
 
 /// Chunks of the job's matrix that other workers hold; the job's holder may wait for them.
@@ -238,7 +226,7 @@ fn start(job: &Job) -> String {
 
 /// Explains an available job that is due in `wait`.
 fn not_due(job: &Job, facts: &JobFacts, wait: &str) -> Why {
-    let used = used(job, facts);
+    let used = used(job.counters, job.error.as_deref(), &facts.settings);
     if used.is_empty() {
         let sentence = match job.counters.attempts {
             0 => format!("its producer delayed it: it is due in {wait}"),
@@ -251,31 +239,6 @@ fn not_due(job: &Job, facts: &JobFacts, wait: &str) -> Why {
     }
     let sentence = format!("{}; it is retried in {wait}", used.join(" and "));
     Why::new("backoff", sentence)
-}
-
-/// Failures and lapses so far, with their limits.
-fn used(job: &Job, facts: &JobFacts) -> Vec<String> {
-    let counters = job.counters;
-    let mut used = Vec::new();
-    if counters.failures > 0 {
-        let error = match &job.error {
-            Some(error) => format!(", last with {error:?}"),
-            None => String::new(),
-        };
-        used.push(format!(
-            "it failed {} ({} are allowed){error}",
-            times(counters.failures),
-            facts.settings.max_retries
-        ));
-    }
-    if counters.crashes > 0 {
-        used.push(format!(
-            "its lease lapsed {} ({} are allowed)",
-            times(counters.crashes),
-            facts.settings.max_crashes
-        ));
-    }
-    used
 }
 
 /// Explains a due job for which there are workers.
@@ -301,7 +264,7 @@ fn waiting(job: &Job, facts: &JobFacts) -> Why {
     };
     let mut parts = vec![position];
     parts.push(format!("its workers run {taken} of {capacity} jobs"));
-    parts.extend(used(job, facts));
+    parts.extend(used(job.counters, job.error.as_deref(), &facts.settings));
     let why = Why::new("waiting", parts.join("; "));
     if taken >= capacity {
         return why.hint("all are busy: start another worker, or raise its concurrency");
@@ -322,13 +285,5 @@ impl JobFacts {
     fn serving(&self, job: &Job) -> impl Iterator<Item = &WorkerRecord> {
         self.on_jobs()
             .filter(|worker| worker.report.takes(&job.kind))
-    }
-
-    /// Worker that holds the job.
-    fn holder(&self, hold: &Hold) -> Option<(&WorkerRecord, Presence)> {
-        let mut workers = self.workers.iter();
-        workers
-            .find(|(worker, _)| worker.report.worker.as_str() == hold.holder)
-            .map(|(worker, presence)| (worker, *presence))
     }
 }

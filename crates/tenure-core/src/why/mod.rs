@@ -9,7 +9,7 @@ mod key;
 use std::fmt;
 
 use crate::event::Event;
-use crate::item::{Hold, Record};
+use crate::item::{Counters, Hold, Record};
 use crate::queue::QueueName;
 use crate::reason;
 use crate::retry::LapsePolicy;
@@ -126,9 +126,7 @@ pub fn why(record: &Record, facts: &Facts, now: Timestamp) -> Why {
 }
 
 fn published(record: &Record, now: Timestamp) -> Why {
-    let when = record.done_at.map_or_else(String::new, |moment| {
-        format!(" {} ago", brief_duration(now.since(moment)))
-    });
+    let when = ago(record.done_at, now);
     Why::new("published", format!("it was published{when}")).hint(format!(
         "`tenure replay {}` puts it back, to be published again",
         record.id
@@ -147,9 +145,7 @@ fn dead(record: &Record, facts: &Facts, now: Timestamp) -> Why {
 
 /// Time and cause of a death.
 fn died(record: &Record, now: Timestamp) -> String {
-    let when = record.dead_at.map_or_else(String::new, |moment| {
-        format!(" {} ago", brief_duration(now.since(moment)))
-    });
+    let when = ago(record.dead_at, now);
     let error = match &record.last_error {
         Some(error) => format!(": {error}"),
         None => String::new(),
@@ -181,38 +177,27 @@ fn claimed(record: &Record, hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
     let length = brief_duration(now.since(hold.claimed_at));
     let rest = brief_duration(hold.until.since(now));
     let held = match key::held_before(record, facts) {
-        None => {
-            format!(
-                "{holder} has been at work on it for {length}, under a lease for another {rest}"
-            )
-        }
+        None => format!(
+            "{holder} has been at work on it for {length}, under a lease for another {rest}"
+        ),
         Some(first) => format!(
             "{holder} has held it for {length}, under a lease for another {rest}, and works on \
              event {} of the same key first",
             first.id
         ),
     };
-    match facts.holder(hold) {
-        Some((worker, Presence::Silent)) => Why::new(
-            "silent",
-            format!(
-                "{holder} holds it but has not reported for {}; its lease runs for another {}",
-                brief_duration(now.since(worker.reported_at)),
-                brief_duration(hold.until.since(now))
-            ),
-        )
-        .hint("when the lease lapses, a reaper gives the event to another worker: wait"),
-        Some((_, Presence::Left)) => Why::new(
-            "silent",
-            format!(
-                "{holder} holds it but has stopped; its lease runs for another {}",
-                brief_duration(hold.until.since(now))
-            ),
-        )
-        .hint("when the lease lapses, a reaper gives the event to another worker: wait"),
+    let how = match holder_of(hold, &facts.workers) {
+        Some((worker, Presence::Silent)) => {
+            let silence = brief_duration(now.since(worker.reported_at));
+            format!("has not reported for {silence}")
+        }
+        Some((_, Presence::Left)) => "has stopped".to_owned(),
         // Programs that claim directly do not report.
-        Some((_, Presence::Active)) | None => Why::new("claimed", held),
-    }
+        Some((_, Presence::Active)) | None => return Why::new("claimed", held),
+    };
+    let sentence = format!("{holder} holds it but {how}; its lease runs for another {rest}");
+    Why::new("silent", sentence)
+        .hint("when the lease lapses, a reaper gives the event to another worker: wait")
 }
 
 fn lapsed(hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
@@ -291,12 +276,9 @@ fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
 
 /// Explains a pending item that is due in `wait`.
 fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
-    let counters = record.counters;
-    let error = match &record.last_error {
-        Some(error) => format!(", last with {error:?}"),
-        None => String::new(),
-    };
-    if counters.failures == 0 && counters.crashes == 0 {
+    let error = record.last_error.as_deref();
+    let mut causes = used(record.counters, error, &facts.settings);
+    if causes.is_empty() {
         return match given_back(record) {
             None => Why::new(
                 "delayed",
@@ -305,25 +287,10 @@ fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
             Some(given) => Why::new("delayed", format!("{given}: it is due in {wait}")).hint(AWAY),
         };
     }
-    let mut causes = Vec::new();
-    if counters.failures > 0 {
-        causes.push(format!(
-            "it failed {} ({} are allowed){error}",
-            times(counters.failures),
-            facts.settings.max_retries
-        ));
-    }
-    if counters.crashes > 0 {
-        let alone = if counters.crashes >= LapsePolicy::ALONE_AFTER {
-            " and must be worked alone"
-        } else {
-            ""
-        };
-        causes.push(format!(
-            "its lease lapsed {} ({} are allowed){alone}",
-            times(counters.crashes),
-            facts.settings.max_crashes
-        ));
+    if record.counters.crashes >= LapsePolicy::ALONE_AFTER
+        && let Some(lapses) = causes.last_mut()
+    {
+        lapses.push_str(" and must be worked alone");
     }
     Why::new(
         "backoff",
@@ -393,20 +360,48 @@ impl Facts {
     fn serving(&self, queue: &QueueName) -> impl Iterator<Item = &WorkerRecord> {
         self.active().filter(|worker| worker.report.serves(queue))
     }
+}
 
-    /// Worker that holds the item.
-    fn holder(&self, hold: &Hold) -> Option<(&WorkerRecord, Presence)> {
-        self.workers
-            .iter()
-            .find(|(worker, _)| worker.report.worker.as_str() == hold.holder)
-            .map(|(worker, presence)| (worker, *presence))
-    }
+/// Worker that holds the item.
+fn holder_of<'a>(
+    hold: &Hold,
+    workers: &'a [(WorkerRecord, Presence)],
+) -> Option<(&'a WorkerRecord, Presence)> {
+    let mut workers = workers.iter();
+    workers
+        .find(|(worker, _)| worker.report.worker.as_str() == hold.holder)
+        .map(|(worker, presence)| (worker, *presence))
 }
 
 /// Queue of an item; a lease table has only the default queue.
 fn queue_of(record: &Record) -> QueueName {
     let event = record.content.event().map(Event::queue);
     event.cloned().unwrap_or_default()
+}
+
+/// Failures and then lapses so far, with their limits.
+fn used(counters: Counters, last_error: Option<&str>, settings: &Settings) -> Vec<String> {
+    let mut used = Vec::new();
+    if counters.failures > 0 {
+        let (failed, allowed) = (times(counters.failures), settings.max_retries);
+        let error = last_with(last_error);
+        used.push(format!("it failed {failed} ({allowed} are allowed){error}"));
+    }
+    if counters.crashes > 0 {
+        let (lapsed, allowed) = (times(counters.crashes), settings.max_crashes);
+        used.push(format!("its lease lapsed {lapsed} ({allowed} are allowed)"));
+    }
+    used
+}
+
+fn last_with(error: Option<&str>) -> String {
+    error.map_or_else(String::new, |error| format!(", last with {error:?}"))
+}
+
+fn ago(moment: Option<Timestamp>, now: Timestamp) -> String {
+    moment.map_or_else(String::new, |moment| {
+        format!(" {} ago", brief_duration(now.since(moment)))
+    })
 }
 
 fn times(number: u32) -> String {

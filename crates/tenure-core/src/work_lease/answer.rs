@@ -98,22 +98,14 @@ impl FailResult {
     }
 }
 
-/// The answer to `replay`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a replay of an offset that is not terminal changes nothing"]
-pub enum ReplayResult {
-    /// The offset is no longer terminal and waits at the tail of the backlog.
-    Enqueued,
-    /// The offset is not terminal: unknown, waiting or in flight. Nothing changed.
-    NotTerminal,
-}
-
-impl ReplayResult {
-    /// Returns the answer as one word, for JSON and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Enqueued => "enqueued",
-            Self::NotTerminal => "not_terminal",
-        }
+words! {
+    /// The answer to `replay`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[must_use = "a replay of an offset that is not terminal changes nothing"]
+    pub enum ReplayResult: as_str {
+        /// The offset is no longer terminal and waits at the tail of the backlog.
+        Enqueued = "enqueued",
+        /// The offset is not terminal: unknown, waiting or in flight. Nothing changed.
+        NotTerminal = "not_terminal",
     }
 }

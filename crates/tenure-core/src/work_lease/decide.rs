@@ -59,19 +59,11 @@ pub fn submit(
     now: Timestamp,
     fresh: &dyn Fn() -> Token,
 ) -> Decided<AcquireResult> {
-    let ask = Ask {
-        view,
-        at,
-        rules,
-        now,
-        fresh,
-    };
-    let is_behind = view.head.is_some_and(|head| head != at.offset);
-    match (unacquired(view, at), view.reservation) {
-        (Some(answer), _) => Ok((answer, Change::default())),
-        (None, Some(current)) => ask.while_in_flight(current),
-        (None, None) if is_behind => Ok((AcquireResult::Enqueued, queue(view, at, rules)?)),
-        (None, None) => Ok(ask.acquire()),
+    match try_acquire(view, at, rules, now, fresh) {
+        Err(WorkLeaseError::BacklogOrdering { .. }) => {
+            Ok((AcquireResult::Enqueued, queue(view, at, rules)?))
+        }
+        decided => decided,
     }
 }
 

@@ -1,7 +1,6 @@
 //! The name of a domain.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::sync::Arc;
 
 use crate::event::name;
@@ -22,6 +21,7 @@ use crate::invalid::Invalid;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainName(Arc<str>);
+as_text!(DomainName);
 
 impl DomainName {
     /// Creates the name.
@@ -31,22 +31,11 @@ impl DomainName {
     pub fn new(domain: &str) -> Result<Self, Invalid> {
         Ok(Self(name("domain", domain, "customer-7")?.into()))
     }
-
-    /// Returns the name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 /// Allows lookups by `&str` in a map keyed by name. Equality and hash are those of the text.
 impl Borrow<str> for DomainName {
     fn borrow(&self) -> &str {
         &self.0
-    }
-}
-
-impl fmt::Display for DomainName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

@@ -1,6 +1,5 @@
 //! The name of a space.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::event::name;
@@ -18,6 +17,7 @@ use crate::invalid::Invalid;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpaceName(Arc<str>);
+as_text!(SpaceName);
 
 impl SpaceName {
     /// Creates the name.
@@ -26,16 +26,5 @@ impl SpaceName {
     /// The name is empty, too long or has control characters.
     pub fn new(space: &str) -> Result<Self, Invalid> {
         Ok(Self(name("space", space, "payments-3")?.into()))
-    }
-
-    /// Returns the name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for SpaceName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }

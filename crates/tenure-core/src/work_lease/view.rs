@@ -38,22 +38,14 @@ impl Reservation {
     }
 }
 
-/// The final state of an offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Terminal {
-    /// The offset succeeded.
-    Processed,
-    /// The offset was given up.
-    Failed,
-}
-
-impl Terminal {
-    /// Returns the final state as one word, for stores and JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Processed => "processed",
-            Self::Failed => "failed",
-        }
+words! {
+    /// The final state of an offset.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Terminal: as_str {
+        /// The offset succeeded.
+        Processed = "processed",
+        /// The offset was given up.
+        Failed = "failed",
     }
 }
 

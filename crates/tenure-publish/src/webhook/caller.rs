@@ -29,7 +29,8 @@ use super::connection::{Connection, ConnectionError};
 use super::pool::Pool;
 use super::prepared::{Prepared, PreparedCache, unsendable};
 use super::{
-    AddressPolicy, Dialled, Dialler, Keyring, Resolver, SystemResolver, Target, TcpDialler, tls,
+    AddressPolicy, Dialled, Dialler, Keyring, Resolver, SystemResolver, Target, TcpDialler,
+    call_error, tls,
 };
 
 /// Maximum addresses of a name that are dialled; all are checked.
@@ -404,9 +405,4 @@ impl Trace {
 fn broken(error: &ConnectionError) -> CallError {
     let text = format!("the connection failed: {}", error.text);
     call_error(CallErrorKind::Broken, text)
-}
-
-fn call_error(kind: CallErrorKind, text: impl Into<String>) -> CallError {
-    let text = text.into();
-    CallError { kind, text }
 }

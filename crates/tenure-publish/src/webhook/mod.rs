@@ -28,3 +28,10 @@ pub use keyring::Keyring;
 pub use policy::{AddressPolicy, Target};
 pub use secrets::{Secrets, Signing};
 pub use signing::{Scheme, SigningKey};
+
+use tenure_core::webhook::{CallError, CallErrorKind};
+
+fn call_error(kind: CallErrorKind, text: impl Into<String>) -> CallError {
+    let text = text.into();
+    CallError { kind, text }
+}

@@ -16,6 +16,7 @@ use tenure_core::webhook::{CallError, CallErrorKind};
 use url::{Host, Url};
 
 use super::blocks::is_public;
+use super::call_error;
 
 const URL_BYTES_MAX: usize = 2048;
 /// Prefix length of IPv4-mapped IPv6 addresses.
@@ -175,10 +176,7 @@ fn is_local(address: IpAddr) -> bool {
 }
 
 fn forbidden(text: &str) -> CallError {
-    CallError {
-        kind: CallErrorKind::Forbidden,
-        text: text.to_owned(),
-    }
+    call_error(CallErrorKind::Forbidden, text)
 }
 
 /// The parsed URL of an endpoint that may be called, as far as the policy can decide without

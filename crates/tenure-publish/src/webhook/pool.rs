@@ -20,22 +20,11 @@ const PER_HOST_MAX: usize = 256;
 /// Maximum idle connections.
 const TOTAL_MAX: usize = 1024;
 
-/// Key of a connection: calls with the same key may share it.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct PoolKey {
-    is_encrypted: bool,
-    host: String,
-    port: u16,
-}
+/// Encryption, host and port of a connection: calls with the same key may share it.
+type PoolKey = (bool, String, u16);
 
-impl PoolKey {
-    fn of(target: &Target) -> Self {
-        Self {
-            is_encrypted: target.is_encrypted(),
-            host: target.host(),
-            port: target.port(),
-        }
-    }
+fn key_of(target: &Target) -> PoolKey {
+    (target.is_encrypted(), target.host(), target.port())
 }
 
 struct IdleConnection {
@@ -65,7 +54,7 @@ impl Pool {
     pub(super) fn take(&self, target: &Target) -> Option<Connection> {
         let mut state = self.lock();
         let state = &mut *state;
-        let idle = state.by_key.get_mut(&PoolKey::of(target))?;
+        let idle = state.by_key.get_mut(&key_of(target))?;
         let last = idle.pop()?;
         state.count -= 1;
         if last.is_fresh(Instant::now()) {
@@ -86,7 +75,7 @@ impl Pool {
         if state.count >= TOTAL_MAX {
             return;
         }
-        let idle = state.by_key.entry(PoolKey::of(target)).or_default();
+        let idle = state.by_key.entry(key_of(target)).or_default();
         if idle.len() >= PER_HOST_MAX {
             return;
         }

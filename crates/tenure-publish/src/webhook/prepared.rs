@@ -10,7 +10,7 @@ use tenure_core::{Encoding, Invalid, Timestamp};
 use url::form_urlencoded;
 
 use super::signing::Signer;
-use super::{Keyring, Secrets, names};
+use super::{Keyring, Secrets, call_error, names};
 
 /// Capacity of the cache, in endpoints; a process usually calls fewer.
 const ENDPOINTS_MAX: usize = 10_000;
@@ -143,10 +143,7 @@ fn content_type(request: &Request<'_>) -> Result<HeaderValue, CallError> {
 }
 
 pub(super) fn unsendable(text: &str) -> CallError {
-    CallError {
-        kind: CallErrorKind::Unsendable,
-        text: text.to_owned(),
-    }
+    call_error(CallErrorKind::Unsendable, text)
 }
 
 /// Prepared secrets by endpoint number.

@@ -225,11 +225,8 @@ fn check_count(keys: usize) -> Result<(), Invalid> {
         return Ok(());
     }
     let expected = "at most 5 live ones; wait until an old one ends";
-    Err(Invalid::new(
-        "signing keys",
-        format!("{keys} keys"),
-        expected,
-    ))
+    let found = format!("{keys} keys");
+    Err(Invalid::new("signing keys", found, expected))
 }
 
 fn check_header(name: &str, value: &str) -> Result<(), Invalid> {

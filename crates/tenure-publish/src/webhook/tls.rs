@@ -10,7 +10,7 @@ use tenure_core::Invalid;
 use tenure_core::webhook::{CallError, CallErrorKind};
 use tokio_rustls::TlsConnector;
 
-use super::{Stream, Target};
+use super::{Stream, Target, call_error};
 
 /// Limit of an error text.
 const TEXT_CHARACTERS_MAX: usize = 200;
@@ -62,8 +62,5 @@ pub(super) async fn encrypt(
 }
 
 fn broken(text: &str) -> CallError {
-    CallError {
-        kind: CallErrorKind::Tls,
-        text: text.to_owned(),
-    }
+    call_error(CallErrorKind::Tls, text)
 }

@@ -147,7 +147,7 @@ impl Verifier {
         if timestamp.since(now).max(now.since(timestamp)) > self.tolerance {
             return Err(VerifyError::Time);
         }
-        let plain = message(&[id, seconds], body);
+        let plain = [format!("{id}.{seconds}.").as_bytes(), body].concat();
         self.check(headers.need(names::SIGNATURE)?, &plain)?;
         let mut verified = Verified {
             id: id.to_owned(),
@@ -189,11 +189,7 @@ impl Verifier {
                 is_good |= key.is_any(message, &signatures);
             }
         }
-        if is_good {
-            Ok(())
-        } else {
-            Err(VerifyError::Signature)
-        }
+        is_good.then_some(()).ok_or(VerifyError::Signature)
     }
 }
 
@@ -256,17 +252,6 @@ impl TenureHeaders {
         ];
         own.iter().any(|name| self.get(name).is_some())
     }
-}
-
-/// Builds the signed text: each part followed by a full stop, then the body.
-fn message(parts: &[&str], body: &[u8]) -> Vec<u8> {
-    let mut message = Vec::with_capacity(128 + body.len());
-    for part in parts {
-        message.extend_from_slice(part.as_bytes());
-        message.push(b'.');
-    }
-    message.extend_from_slice(body);
-    message
 }
 
 fn moment(seconds: &str) -> Option<Timestamp> {

@@ -56,11 +56,12 @@ fn members(files: &[File], names: &[String]) -> Vec<String> {
         let own: Vec<_> = files
             .iter()
             .filter(|file| file.path.starts_with(krate))
+            .map(|file| expanded(&file.text))
             .collect();
         let is_public = |name: &str| {
             let kinds = ["struct", "enum", "trait"];
             let starts = kinds.map(|kind| format!("pub {kind} {name}"));
-            own.iter().flat_map(|file| file.text.lines()).any(|line| {
+            own.iter().flatten().any(|line| {
                 let rest = starts
                     .iter()
                     .find_map(|start| line.strip_prefix(start.as_str()));
@@ -68,7 +69,7 @@ fn members(files: &[File], names: &[String]) -> Vec<String> {
             })
         };
         for file in &own {
-            let mut lines = file.text.lines();
+            let mut lines = file.iter().map(String::as_str);
             while let Some(line) = lines.next() {
                 let Some((kind, name)) = block(line) else {
                     continue;
@@ -95,6 +96,57 @@ fn members(files: &[File], names: &[String]) -> Vec<String> {
     members.sort();
     members.dedup();
     members
+}
+
+/// The lines of a file, with the macros of `tenure-core/src/words.rs` written out.
+fn expanded(text: &str) -> Vec<String> {
+    let mut expanded = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line == "words! {" {
+            let body: Vec<_> = lines.by_ref().take_while(|line| *line != "}").collect();
+            expanded.extend(enum_with_words(&body));
+        } else if let Some(name) = line.strip_prefix("as_text!(") {
+            expanded.push(format!("impl {} {{", name.trim_end_matches(");")));
+            expanded.push("    pub fn as_str(&self) -> &str {".to_owned());
+            expanded.push("}".to_owned());
+        } else {
+            expanded.push(line.to_owned());
+        }
+    }
+    expanded
+}
+
+fn enum_with_words(body: &[&str]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut variants = Vec::new();
+    let (mut name, mut members) = ("", "");
+    for line in body.iter().filter_map(|line| line.strip_prefix("    ")) {
+        let is_variant = line.trim_start().starts_with(char::is_uppercase);
+        if let Some(head) = line.strip_prefix("pub enum ") {
+            (name, members) = head.split_once(": ").expect("the members follow a colon");
+            lines.push(format!("pub enum {name} {{"));
+        } else if let Some((variant, _)) = line.split_once(" = ").filter(|_| is_variant) {
+            variants.push(variant.trim());
+            lines.push(format!("{variant},"));
+        } else {
+            lines.push(line.to_owned());
+        }
+    }
+    lines.push(format!("impl {name} {{"));
+    for member in members.trim_end_matches(" {").split(", ") {
+        match member {
+            "as_str" => lines.push("    pub const fn as_str(self) -> &'static str {".to_owned()),
+            "ALL" => {
+                lines.push(format!("    pub const ALL: [Self; {}] = [", variants.len()));
+                let first = variants.first().expect("an enum with words has a variant");
+                lines.push(format!("        Self::{first},"));
+            }
+            _ => assert_eq!(member, "Display", "an unknown member of {name}"),
+        }
+    }
+    lines.push("}".to_owned());
+    lines
 }
 
 fn is_part(c: char) -> bool {
@@ -242,4 +294,20 @@ fn public_names_are_read_without_hidden_items() {
                 /// Documented.\npub struct Thing<'a> {\n    pub field: u8,\n}\n";
     let names: Vec<_> = items(text).into_iter().map(|(_, name)| name).collect();
     assert_eq!(names, ["One", "Other", "inner", "Thing"]);
+}
+
+#[test]
+fn the_members_of_an_enum_with_words_and_of_a_name_are_written_out() {
+    let text = "as_text!(Name);\nwords! {\n    /// A = \"a\".\n    pub enum Colour: as_str, ALL {\n\
+                \x20       Red = \"red\",\n        Blue = \"blue\",\n    }\n}\n";
+    let lines: Vec<_> = expanded(text)
+        .into_iter()
+        .filter_map(|line| member("enum", &line).or_else(|| member("impl", &line)))
+        .collect();
+    let as_str = "const fn as_str(self) -> &'static str {";
+    let all = "const ALL: [Self; 2] = [";
+    assert_eq!(
+        lines,
+        ["fn as_str(&self) -> &str {", "Red,", "Blue,", as_str, all]
+    );
 }
