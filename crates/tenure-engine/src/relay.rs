@@ -149,7 +149,7 @@ impl Relay {
         match change {
             Change::None => {}
             Change::Opened(delay) => {
-                tracing::warn!(publisher, reason, ?delay, "publisher is away");
+                tracing::warn!(publisher, reason, ?delay, "publisher is unavailable");
             }
             Change::Closed => tracing::info!(publisher, "publisher is back"),
         }

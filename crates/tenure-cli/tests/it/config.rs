@@ -226,8 +226,9 @@ A duration is text with units: `30s`, `5m`, `1h 30m`, `7d`.
 In a variable, commas separate several names, networks or ports.
 `TENURE_WEBHOOK_KEY` holds the contents of `webhook.key_file` and overrides it; no file may set \
 it.
-Any other variable that begins with `TENURE_` is an error, except those that a publisher of kind \
-`exec` sets for its command, which may run `tenure` itself.
+`TENURE_CONFIG` names the file.
+Any other variable that begins with `TENURE_` is an error, except those of the tests and those that \
+Tenure sets for a command that it runs, which may run `tenure` itself.
 
 ## The defaults, as a file
 

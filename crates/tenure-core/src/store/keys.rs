@@ -110,7 +110,7 @@ impl KeyFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyFilter {
-    /// All keys that have open items or are paused.
+    /// All keys that have open items, are blocked or are paused.
     #[default]
     Open,
     /// Keys that are stuck: blocked; paused with open items; with a head that failed or lapsed, or

@@ -60,7 +60,7 @@ impl Identifier {
         Err(Invalid::new(
             "name of a table or column",
             format!("{name:?}"),
-            "a-z, 0-9 and _, at most 63, not starting with a digit, pg_ or sqlite_",
+            "at most 63 characters a-z, 0-9 and _, not starting with a digit, pg_ or sqlite_",
         ))
     }
 

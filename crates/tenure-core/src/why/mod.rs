@@ -299,8 +299,8 @@ fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
 }
 
 /// Advice for an item that workers keep releasing.
-const AWAY: &str =
-    "if its publisher is away, the log of its worker has the reason: `publisher is away`";
+const AWAY: &str = "if its publisher is unavailable, the log of its worker has the reason: \
+                    `publisher is unavailable`";
 
 /// Clause with the number of releases, if there were any.
 fn given_back(record: &Record) -> Option<String> {

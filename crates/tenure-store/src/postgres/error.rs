@@ -55,7 +55,7 @@ pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError 
             StoreErrorKind::Unavailable,
             "no connection became free in time",
         )
-        .with_hint("the database is away or slow, or more connections are needed")
+        .with_hint("the database is down or slow, or more connections are needed")
         .with_cause(error),
         _ => StoreError::new(
             verb,

@@ -277,7 +277,7 @@ fn a_delayed_item_names_the_cause() {
     ];
     for (record, code, sentence) in cases {
         let hint = if sentence.contains("released") {
-            "publisher is away"
+            "publisher is unavailable"
         } else {
             ""
         };
@@ -301,7 +301,7 @@ fn a_repeatedly_released_item_has_advice() {
             .ends_with("; it was released without a result 3 times"),
         "{answer}"
     );
-    assert!(answer.hint.unwrap().contains("publisher is away"));
+    assert!(answer.hint.unwrap().contains("publisher is unavailable"));
 }
 
 #[test]
