@@ -1,8 +1,8 @@
 //! Core of Tenure: items, leases and tokens; the transitions between states; the guards on claimed
 //! items; the retry policies; and the ports to a store.
 //!
-//! This crate exists so that the compiler proves that the rules do no I/O: it reads no clock, draws
-//! no random numbers, spawns nothing and knows no database. Time and random numbers are arguments.
+//! The rules do no I/O: this crate reads no clock, draws no random numbers, spawns nothing and
+//! knows no database. Time and random numbers are arguments.
 //!
 //! | operation | does |
 //! |---|---|

@@ -20,25 +20,25 @@ pub struct Publication<'a> {
     pub fence: Fence,
     /// Attempt number, from 1.
     pub attempt: u32,
-    /// Time left for this call; the engine then drops its future.
+    /// Time left for this call; after it, the engine drops the future of the call.
     pub time_left: Duration,
 }
 
 /// Future of [`Publisher::publish`].
 pub type Publishing<'a> = Pin<Box<dyn Future<Output = Result<(), PublishError>> + Send + 'a>>;
 
-/// Error of a publisher, classified by the possible reaction.
+/// Error of a publisher; its kind tells the engine how to react.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 #[non_exhaustive]
 pub struct PublishError {
-    /// Possible reaction.
+    /// Kind of the error.
     pub kind: PublishErrorKind,
     /// Error text for people. It contains no payload and no secret.
     pub reason: String,
 }
 
-/// Possible reaction to an event that was not published.
+/// Kind of a publisher's error: it tells the engine how to react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PublishErrorKind {

@@ -202,8 +202,8 @@ impl LapsePolicy {
     /// Minimum number of lapses at which an item is claimed alone, so that other items do not crash
     /// with a poison item.
     pub const ALONE_AFTER: u32 = 2;
-    /// Minimum of `max_crashes`. A lapse counts for every item of a lease; with a lower limit, an
-    /// item could die of a neighbour's crashes.
+    /// Minimum of `max_crashes`. A lapse can count for several items of a lease; with a lower
+    /// limit, an item could die of a neighbour's crashes.
     pub const MAX_CRASHES_MIN: u32 = 3;
 
     /// Creates a policy: an item is dead after more than `max_crashes` lapses; before that, it is
@@ -279,7 +279,8 @@ impl LapsePolicy {
 }
 
 impl Default for LapsePolicy {
-    /// Allows five lapses; the delay is 100 ms after the first, then doubles from 1 s up to 5 min.
+    /// Allows five lapses; the delay is 100 ms after the first, then doubles from 1 s. The list of
+    /// delays goes up to 256 s, for policies that allow more lapses.
     fn default() -> Self {
         let policy = RetryPolicy::default();
         let delays = std::iter::once(DELAY_MIN)

@@ -19,7 +19,7 @@ impl ManualClock {
         Self(Mutex::new(now))
     }
 
-    /// Moves it forward.
+    /// Moves the clock forward.
     pub fn advance(&self, span: Duration) {
         let mut now = self
             .0

@@ -106,7 +106,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, Invalid> {
     Ok(length.unsigned_abs())
 }
 
-/// Formats a duration so that [`parse_duration`] reads back the same: `7s 500ms`, `36h`, `7d`.
+/// Formats a duration as text that [`parse_duration`] parses: `7s 500ms`, `36h`, `7d`.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Token (identity of the holder) and fence (order of the claims).
+//! Token (identity of a lease) and fence (order of the claims).
 //!
 //! Every guard compares the token, which is never issued twice: it contains the worker's id with
 //! the nonce of its start, the number of the claim, and 128 random bits. A fence is a number that
@@ -103,7 +103,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Number of a claim; rises across all items of a store and never decreases.
+/// Number of a claim: higher than that of every earlier claim of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(i64);
 

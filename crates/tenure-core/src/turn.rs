@@ -3,8 +3,8 @@
 //! The head of a key is its first open item, or a dead item that blocks the key. A claim takes the
 //! head, alone or with a run of the items behind it. The worker works the run one item after the
 //! other and settles the items in order. The first item that is retried or released becomes the
-//! head again, and the rest of the run goes back behind it. So a single lease holds all held items
-//! of a key.
+//! head again, and the rest of the run goes back behind it. So all held items of a key are under
+//! one lease.
 //!
 //! These are pure functions. The memory and SQLite stores call them; the PostgreSQL statements
 //! implement the same rules.
@@ -53,7 +53,7 @@ impl OnDead {
 pub enum Fate {
     /// The item stays held.
     Held,
-    /// The item is done or dead, as reported, and the next item follows.
+    /// The item is done or dead, and the next item follows.
     Ended,
     /// The item is dead and blocks its key.
     Blocking,
@@ -99,8 +99,8 @@ pub enum KeyStatus {
 /// ```
 pub fn settle_run(outcomes: &[Option<OutcomeKind>], on_dead: OnDead) -> (Vec<Fate>, KeyStatus) {
     let mut fates = Vec::with_capacity(outcomes.len());
-    // The fate of the first item that is neither done nor dead. If that item stays held and a later
-    // one goes back, everything after the later one goes back too; otherwise it would overtake.
+    // The first fate other than `Ended`. If that item stays held and a later one goes back,
+    // everything after the later one goes back too; otherwise it would overtake.
     let mut stop: Option<Fate> = None;
     for outcome in outcomes {
         let fate = match (stop, outcome) {

@@ -2,7 +2,7 @@
 
 /// Defines an enum whose variants have stable words, for stores, commands and JSON.
 ///
-/// The names behind the colon select the members: `as_str` returns the word, `ALL` lists the
+/// The names after the colon select the members: `as_str` returns the word, `ALL` lists the
 /// variants in order, and `Display` writes the word.
 macro_rules! words {
     (
@@ -45,7 +45,7 @@ macro_rules! words {
     };
 }
 
-/// Gives a type that wraps a text `as_str` and `Display`.
+/// Implements `as_str` and `Display` for a type that wraps a text.
 macro_rules! as_text {
     ($name:ident) => {
         impl $name {

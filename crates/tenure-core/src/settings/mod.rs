@@ -38,7 +38,7 @@ pub struct Settings {
     pub term: Term,
     /// Renewal interval; `None`: a quarter of the term.
     pub heartbeat: Option<Duration>,
-    /// Limit for working on one item; `None`: three times the term.
+    /// Maximum time for working on one item; `None`: three times the term.
     pub max_hold: Option<Duration>,
     /// Interval of the search for lapsed leases; `None`: a third of the term.
     pub reaper_interval: Option<Duration>,
@@ -87,7 +87,7 @@ pub struct LeaseTiming {
     pub term: Term,
     /// Renewal interval; three of these are less than the term.
     pub heartbeat: Duration,
-    /// Limit for working on one item.
+    /// Maximum time for working on one item.
     pub max_hold: Duration,
 }
 
@@ -104,7 +104,7 @@ impl Settings {
         self.heartbeat.unwrap_or(self.term.length() / 4)
     }
 
-    /// Limit in force for working on one item.
+    /// Maximum time in force for working on one item.
     pub fn max_hold(&self) -> Duration {
         self.max_hold
             .unwrap_or(self.term.length().saturating_mul(3))
@@ -334,7 +334,7 @@ fn whole_millis(length: Duration) -> Duration {
     }
 }
 
-/// Returns true if `beat` is not zero and below a third of `term`. Multiplies: a division rounds.
+/// Returns true if `beat` is not zero and below a third of `term`. A division would round.
 fn is_within_a_third(beat: Duration, term: Duration) -> bool {
     !beat.is_zero() && beat.checked_mul(3).is_some_and(|three| three < term)
 }

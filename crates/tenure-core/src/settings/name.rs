@@ -17,7 +17,7 @@ words! {
         Term = "lease.term",
         /// `lease.heartbeat`: renewal interval.
         Heartbeat = "lease.heartbeat",
-        /// `lease.max_hold`: limit for working on one item.
+        /// `lease.max_hold`: maximum time for working on one item.
         MaxHold = "lease.max_hold",
         /// `reaper.interval`: interval of the search for lapsed leases.
         ReaperInterval = "reaper.interval",

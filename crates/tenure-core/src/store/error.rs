@@ -1,11 +1,11 @@
-//! `StoreError`: failures of a store, classified by the possible reaction.
+//! `StoreError`: failures of a store; the kind tells the caller how to react.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::item::ItemId;
 
-/// Possible reaction to a failure of a store.
+/// Kind of a store's failure: it tells the caller how to react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
@@ -81,7 +81,7 @@ impl StoreError {
         self
     }
 
-    /// Possible reaction.
+    /// Kind, which tells the caller how to react.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }

@@ -14,8 +14,7 @@ use crate::table::SyncState;
 use crate::time::Timestamp;
 use crate::token::Token;
 
-/// Proof of the lease on the job for which a chunk is worked on. Writes to the chunk check this
-/// lease as well.
+/// Proof of the lease on a job. Writes to a chunk that is held for the job also check this lease.
 #[derive(Clone, Debug)]
 pub struct JobHold {
     /// Number of the job.

@@ -39,8 +39,8 @@ pub struct KeyRecord {
     pub state: KeyState,
     /// Time at which the key got this head or was paused.
     pub since: Option<Timestamp>,
-    /// The current head: claimable, held, or dead and blocking. A paused key has one here only if
-    /// the item is held or blocks the key.
+    /// The current head: claimable, held, or dead and blocking. `None` for a paused key, unless its
+    /// head is held or blocks the key.
     pub head: Option<Record>,
     /// Number of items behind the head; counted up to [`KeyRecord::WAITING_MAX`].
     pub waiting: u64,
@@ -57,7 +57,7 @@ impl KeyRecord {
         self.state == KeyState::Blocked || self.head.as_ref().is_some_and(is_dead)
     }
 
-    /// Returns whether the head has failed, or its lease has lapsed, before.
+    /// Returns whether an earlier attempt of the head failed or lapsed.
     pub fn is_failing(&self) -> bool {
         let counters = self.head.as_ref().map(|head| head.counters);
         counters.is_some_and(|of| of.failures > 0 || of.crashes > 0)

@@ -46,14 +46,13 @@ pub struct Claim {
     pub lanes: Vec<(EndpointLane, u32)>,
     /// Only rows of these kinds, in a lease table with a kind column; empty for every kind.
     pub kinds: Vec<String>,
-    /// Minimum number of claimed items that can be worked in parallel, if enough are available;
-    /// items of one key cannot. Runs of keys, whose items are worked one after another, may fill
-    /// the rest of the limit.
+    /// Minimum number of claimed items that can be worked in parallel, if enough are available.
+    /// Runs of keys, whose items are worked one after another, may fill the rest of the limit.
     pub min_parallel: u32,
     /// Selects ordinary items, or one item that must be worked alone.
     pub isolation: Isolation,
-    /// Policy for reaping lapsed leases when the claim returns fewer items than its limit; `None`
-    /// leaves that to the reaper.
+    /// Policy for reaping lapsed leases if the claim finds fewer items than its limit; in a table
+    /// without a status, the claim always reaps first. `None` leaves that to the reaper.
     pub recovery: Option<LapsePolicy>,
     /// Receives the items that the store reaped for this claim; `None` discards them.
     pub recovered: Option<Recovered>,
@@ -451,12 +450,13 @@ pub struct Reaped {
 pub trait LeaseStore: Send + Sync + fmt::Debug {
     /// Takes one lease on up to `limit` claimable items; `None` when there is nothing to claim.
     ///
-    /// If the answer is lost, do not repeat the claim: release it by its token ([`Rest::Release`])
-    /// and claim anew.
+    /// If the answer is lost, do not repeat the claim: release it by its token ([`Rest::Release`]),
+    /// then claim with a new token.
     ///
-    /// Rules: 1, 2, 6, 7. Never takes more than the limit. Items are ordered by priority, due time
-    /// and id; the items of a run follow their head in the order of the key. A worker must not
-    /// start an item before it knows that the previous item of the key is done or dead.
+    /// Rules: 1, 2, 6, 7. Never takes more than the limit. Items are in the order of the requested
+    /// queues or lanes, then by priority, due time and id; rows are in the order of their table.
+    /// The items of a run follow their head in the order of the key. A worker must not start an
+    /// item before it knows that the previous item of the key is done or dead.
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>>;
 
     /// Moves `until` forward for the leases that exist and have not lapsed; returns a result for

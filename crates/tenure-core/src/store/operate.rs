@@ -199,7 +199,7 @@ pub trait Operate: Send + Sync + fmt::Debug {
     /// Rules: 4, 6, 7.
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed>;
 
-    /// Settles an item as dead; from then on the store refuses the token of its holder. The key
+    /// Settles an item as dead; from then on the store refuses the settle of its holder. The key
     /// always continues with the next item, even with [`OnDead::Block`](crate::OnDead::Block).
     ///
     /// Rules: 5, 6, 7.

@@ -58,6 +58,6 @@ pub trait Pruner: Send + Sync + fmt::Debug {
     /// Runs one round. It deletes items with their counters and dedupe keys, journal rows that no
     /// kept item needs, and workers that stopped or fell silent long ago.
     ///
-    /// Rules: 4, 6. Open items, also replayed ones, are never deleted.
+    /// Rules: 4, 6. Open items, including replayed ones, are never deleted.
     fn prune<'a>(&'a self, prune: &'a Prune) -> Answer<'a, Pruned>;
 }

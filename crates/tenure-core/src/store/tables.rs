@@ -27,8 +27,7 @@ pub enum WhileHeld {
 
 /// A database that leases the user's own tables.
 pub trait Tables: fmt::Debug + Send + Sync {
-    /// Reads the facts about the table of this name. The description names the columns that it may
-    /// have.
+    /// Reads the facts about the described table, which may lack some of the described columns.
     fn inspect<'a>(&'a self, table: &'a LeaseTable) -> Answer<'a, TableFacts>;
 
     /// Lists the tables that were adopted, completely or in part, by name.
@@ -40,8 +39,8 @@ pub trait Tables: fmt::Debug + Send + Sync {
     /// The description is not valid.
     fn adoption_sql(&self, plan: &Plan) -> Result<String, StoreError>;
 
-    /// Carries out the rest of a plan without blocking the table's writers. Completed steps stay
-    /// when it fails, and the next attempt continues from there.
+    /// Carries out the rest of a plan. On PostgreSQL, the table's writers wait only briefly. If a
+    /// step fails, the completed steps stay, and the next attempt continues from there.
     fn adopt<'a>(&'a self, plan: &'a Plan, on_step: OnStep<'a>) -> Answer<'a, ()>;
 
     /// SQL that undoes an adoption.

@@ -21,7 +21,7 @@ pub struct DomainAsk {
     pub space: SpaceName,
     /// The domain.
     pub domain: DomainName,
-    /// Rules for the decision. All callers of a space should use the same.
+    /// Rules for the decision. All callers of a space should use the same ones.
     pub rules: DomainRules,
     /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,

@@ -42,7 +42,7 @@ impl AdoptedTable {
         !(self.columns.is_empty() && self.indexes.is_empty())
     }
 
-    /// Obstacle to adopting a table of this name, or to undoing that, if the location is
+    /// Obstacle to adopting a table of this name, or to undoing its adoption, if the location is
     /// `Elsewhere`.
     pub fn elsewhere(&self) -> Option<Obstacle> {
         let schema = self.schema.as_deref()?;

@@ -98,7 +98,7 @@ pub enum Indexes {
 pub enum Stage {
     /// The index does not exist.
     Missing,
-    /// The creation of the index was interrupted: it must be dropped and created anew.
+    /// The creation of the index was interrupted: it must be dropped and created again.
     Broken,
     /// The index exists.
     There,

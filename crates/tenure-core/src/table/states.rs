@@ -6,8 +6,8 @@ use crate::state::State;
 
 /// Encoding of a row's state.
 ///
-/// [`LeaseTable::conditions`] defines each encoding; code that reads rows or writes SQL relies on
-/// that alone. Lines of a statement that name a status are left out for a table without one.
+/// [`LeaseTable::conditions`] defines each encoding; code that reads rows or writes SQL uses only
+/// these conditions. Lines of a statement that name a status are left out for a table without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum States {
     /// By a status word alone: each state has its own word.

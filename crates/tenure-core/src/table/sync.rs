@@ -56,7 +56,7 @@ impl LeaseTable {
         table
     }
 
-    /// Term and renewal interval by the specification of such tables: 5 minutes and 1 minute for
+    /// Term and renewal interval from the specification of such tables: 5 minutes and 1 minute for
     /// jobs, 2 minutes and 30 s for checkpoints. `None` for a table that is neither; then the
     /// settings decide.
     ///

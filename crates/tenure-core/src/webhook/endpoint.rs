@@ -193,7 +193,7 @@ pub enum OnGone {
 pub enum EndpointState {
     /// Events are delivered.
     Enabled,
-    /// Nothing is sent: new events create no deliveries, queued ones wait.
+    /// Nothing is sent: new events create no deliveries, and queued deliveries wait.
     Disabled {
         /// Reason for disabling it.
         why: Disabled,
@@ -266,8 +266,8 @@ impl fmt::Debug for NewEndpoint {
 pub struct Endpoint {
     /// Name of the endpoint.
     pub id: EndpointId,
-    /// Number of its lane, by which its deliveries are claimed. Never reused; queues and endpoints
-    /// share the numbers.
+    /// Number of its lane, by which its deliveries are claimed. No other endpoint or queue ever has
+    /// the same number.
     pub number: u32,
     /// Settings of the endpoint.
     pub settings: EndpointSettings,

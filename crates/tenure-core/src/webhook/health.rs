@@ -21,8 +21,8 @@ const PAUSE: Duration = Duration::from_mins(1);
 /// Maximum pause, unless the endpoint requests a longer one.
 const PAUSE_MAX: Duration = Duration::from_mins(15);
 const DAY: Duration = Duration::from_hours(24);
-/// Time since the first failure after the last success, after which an endpoint is disabled; it
-/// also needs ten failures, of more than one delivery.
+/// Time from the first failure after the last success until an endpoint is disabled. Disabling also
+/// requires ten failures, of more than one delivery.
 const DISABLED_AFTER: Duration = Duration::from_hours(5 * 24);
 const SECOND_WARNING: Duration = Duration::from_hours(3 * 24);
 

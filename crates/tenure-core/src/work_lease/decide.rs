@@ -18,8 +18,8 @@ pub type Decided<T> = Result<(T, Change), WorkLeaseError>;
 /// Calls `fresh` only when it needs a token; `fresh` must never return the same token twice.
 ///
 /// # Errors
-/// Nothing is in flight, and the offset is not the head of a non-empty backlog; or the offset must
-/// be queued, and the backlog is at its limit.
+/// Nothing is in flight, the backlog is not empty, and the offset is not its head; or the offset
+/// must be queued, and the backlog is at its limit.
 pub fn try_acquire(
     view: &DomainView<'_>,
     at: OffsetView,
