@@ -307,8 +307,8 @@ async fn with_pipes<T>(pipes: &mut PipeIo<'_>, end: impl Future<Output = T>) -> 
     end.await
 }
 
-/// Reads the rest of the output. The output is complete unless a process outside the group holds
-/// standard error open.
+/// Reads the rest of the output. The output is complete unless a process outside the group holds a
+/// pipe open.
 async fn drain(pipes: PipeIo<'_>) {
     if let Some(running) = pipes
         && timeout(DRAIN_TIMEOUT, running).await.is_err()
@@ -432,7 +432,8 @@ async fn read_tail(output: Option<impl AsyncRead + Unpin>, tail: &mut Vec<u8>, m
     tail.drain(..tail.len().saturating_sub(most));
 }
 
-/// Returns the last line that is not blank; `None` if it exceeds 1 MiB or is not UTF-8.
+/// Returns the last line that is not blank; `None` if there is none, or if it exceeds 1 MiB or is
+/// not UTF-8.
 fn last_line(stdout: &[u8]) -> Option<String> {
     // Find the line before decoding: the start of the buffer may be cut within a character.
     let line = stdout.trim_ascii().rsplit(|byte| *byte == b'\n').next()?;

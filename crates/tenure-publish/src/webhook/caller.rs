@@ -82,7 +82,7 @@ impl CallerConfig {
 /// |---|---|
 /// | body | the payload, byte for byte as enqueued |
 /// | `content-type` | that of the event's headers; else JSON, or `application/octet-stream` |
-/// | `webhook-id`, `-timestamp`, `-signature` | by Standard Webhooks |
+/// | `webhook-id`, `-timestamp`, `-signature` | as in Standard Webhooks |
 /// | `webhook-topic` | that of the event |
 /// | `webhook-attempt`, `-fence`, `-sequence`, `-tenure-signature` | see [verify](super::verify) |
 /// | the endpoint's own headers | as registered, decrypted |
@@ -136,7 +136,7 @@ impl WebhookCaller {
     }
 
     /// Closes idle connections. Connections idle for too long are closed when a call ends; use this
-    /// before a longer time without calls.
+    /// before a long time without calls.
     pub fn close_idle(&self) {
         self.pool.clear();
     }

@@ -1,7 +1,7 @@
 //! Webhooks: signed calls to permitted addresses.
 //!
 //! [`WebhookCaller`] makes one call and returns the reply; the engine decides on retries. Each call
-//! has a signature by the Standard Webhooks specification, so that the libraries of that project
+//! has a signature as specified by Standard Webhooks, so that the libraries of that project can
 //! verify it in other languages. A second signature covers the attempt and the fence, for receivers
 //! that refuse late calls: [`verify`].
 

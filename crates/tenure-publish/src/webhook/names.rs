@@ -14,8 +14,8 @@ pub const FENCE: &str = "webhook-fence";
 pub const SEQUENCE: &str = "webhook-sequence";
 /// Topic of the event.
 pub const TOPIC: &str = "webhook-topic";
-/// Signatures over one line each of `tenure`, id, timestamp, fence, attempt, sequence and topic,
-/// and the body, one for each live key.
+/// Signatures, one for each live key, over the lines `tenure`, id, timestamp, fence, attempt,
+/// sequence and topic, followed by the body.
 pub const OWN_SIGNATURE: &str = "webhook-tenure-signature";
 /// In a reply: a request of the receiver, `abort-message` or `disable`.
 pub const DIRECTIVE: &str = "webhook-delivery";

@@ -54,7 +54,7 @@ pub struct AddressPolicy {
     /// Networks that are never called, even if a field above allows them.
     pub deny: Vec<IpNet>,
     /// Listening addresses of Tenure's own services, such as the database and the HTTP server. They
-    /// are never called, even if a field above allows them. An address on this machine is denied at
+    /// are never called, even if a field above allows them. A service on this machine is denied at
     /// every address of the machine.
     pub deny_own: Vec<SocketAddr>,
 }

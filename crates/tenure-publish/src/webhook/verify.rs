@@ -1,6 +1,6 @@
 //! Verification for receivers: checks calls, and refuses late ones.
 //!
-//! A call proves its sender (`webhook-signature`, by Standard Webhooks) and its attempt
+//! A call proves its sender (`webhook-signature`, as in Standard Webhooks) and its attempt
 //! (`webhook-tenure-signature` over id, time, fence, attempt, sequence, topic and body).
 //! [`Verifier`] checks both; [`Latest`] remembers accepted calls.
 
