@@ -41,7 +41,7 @@ const WAITING: &str = "select count(*) from pg_stat_activity
 
 /// Timeout of a race.
 const LONGEST: Duration = Duration::from_mins(2);
-/// Time for an operation that polls to reach the first one: nothing shows that it has.
+/// Time in which an operation that polls should meet the first one; no lock shows that it has.
 const ASKING: Duration = Duration::from_millis(150);
 /// Interval between two polls.
 const POLL: Duration = Duration::from_millis(2);

@@ -218,7 +218,7 @@ async fn a_map_may_name_only_existing_columns() {
     }
 }
 
-/// The number is the `tenure_id` of a row; an adoption that loses one is unfinished again.
+/// The number of a row is its `tenure_id`; if a row loses it, the adoption is unfinished again.
 #[tokio::test]
 async fn an_adoption_with_unnumbered_rows_is_not_finished() {
     for place in Place::both().await {

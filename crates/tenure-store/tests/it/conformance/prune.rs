@@ -174,7 +174,7 @@ async fn a_replayed_item_is_not_pruned(world: &dyn World) {
     }
 }
 
-/// This holds even if the settle has the time of the replay.
+/// The settle may have the same time as the replay.
 async fn the_retention_of_a_replayed_item_starts_at_its_last_settle(world: &dyn World) {
     let ids = world.add(2).await;
     assert_eq!(settle_all(world, &Outcome::Done, at(1)).await, ids);

@@ -56,7 +56,7 @@ async fn the_first_claim_creates_a_chunk_and_holds_it_for_its_term() {
     }
 }
 
-/// A heartbeat every half minute keeps a chunk for any time. One call renews many chunks and
+/// A heartbeat every half minute keeps a chunk indefinitely. One call renews many chunks and
 /// revives none: a lapsed lease is refused even if no other worker has claimed the chunk.
 ///
 /// Proves: S5-006, S5-038, S5-044

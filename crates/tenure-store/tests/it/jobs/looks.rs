@@ -194,7 +194,7 @@ async fn held_and_abandoned_chunks_are_listed() {
     }
 }
 
-/// They include the jobs that the claim settled as dead.
+/// The reported jobs include those that the claim settled as dead.
 #[tokio::test]
 async fn a_claim_reports_the_jobs_that_it_recovered() {
     for place in Place::both().await {

@@ -267,7 +267,7 @@ async fn a_cursor_moves_with_the_work_and_the_lease_stays() {
     }
 }
 
-/// This holds for work on its chunks and for notes of the job.
+/// The transaction ends a chunk of the job, or writes a note of the job.
 #[tokio::test]
 async fn a_transaction_for_a_lost_job_is_rolled_back() {
     for place in places().await {

@@ -123,7 +123,7 @@ async fn a_claim_skips_a_row_that_another_transaction_has_locked() {
     }
 }
 
-/// A heartbeat each minute keeps a job for any time. Without one, the job is free exactly five
+/// A heartbeat each minute keeps a job indefinitely. Without one, the job is free exactly five
 /// minutes after the last heartbeat, and a later heartbeat cannot regain it.
 ///
 /// Proves: S5-005, S5-006, S5-007, S5-026, S5-027, S5-028, S5-043
@@ -468,7 +468,7 @@ async fn the_highest_priority_comes_first_however_many_rows_have_lapsed() {
     }
 }
 
-/// So any connection pool works, even one that changes the connection after each transaction.
+/// Any connection pool works, even one that changes the connection after each transaction.
 ///
 /// Proves: S5-049
 #[tokio::test]

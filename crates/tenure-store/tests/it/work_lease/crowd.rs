@@ -322,7 +322,7 @@ fn a_domain_that_hangs_does_not_delay_others() {
     assert!(lease.succeed("stuck", &token).is_ok());
 }
 
-/// No lock is held between two calls, so a holder may take any time.
+/// No lock is held between two calls, so a holder may take as long as it needs.
 ///
 /// Proves: S3-073
 #[test]

@@ -330,7 +330,7 @@ async fn deliveries_wait_while_their_endpoint_is_disabled(world: &dyn World) {
     assert_eq!(super::sources(world, &billing, at(4)).await, [id]);
 }
 
-/// This holds even if a settle names the delivery for a fan-out.
+/// A settle that names a delivery for a fan-out creates no deliveries either.
 async fn a_delivery_gets_no_deliveries_of_its_own(world: &dyn World) {
     let (billing, held) = super::held_delivery(world, T0).await;
     let owed_before = deliveries_of(world).await;
