@@ -16,7 +16,8 @@ pub struct Publication<'a> {
     pub id: ItemId,
     /// The event; a receiver drops duplicates by its `event_id`.
     pub event: &'a Event,
-    /// Number of the claim. A receiver should refuse a number lower than one it has accepted.
+    /// Number of the claim. A receiver should refuse a lower number than it has accepted for the
+    /// same event.
     pub fence: Fence,
     /// Attempt number, from 1.
     pub attempt: u32,
