@@ -313,7 +313,7 @@ async fn drain(pipes: PipeIo<'_>) {
     if let Some(running) = pipes
         && timeout(DRAIN_TIMEOUT, running).await.is_err()
     {
-        tracing::debug!("the command's standard error stayed open after it exited");
+        tracing::debug!("the command's output stayed open after it exited");
     }
 }
 

@@ -318,7 +318,7 @@ impl HeldChunk {
         self.chunk.attempts.saturating_add(1)
     }
 
-    /// Number of the claim. Send it along: the receiver can refuse a lower fence than it has seen.
+    /// Number of the claim. Send it along: the receiver can refuse a lower fence for the same chunk.
     pub fn fence(&self) -> Fence {
         self.chunk.lease.fence
     }

@@ -147,7 +147,7 @@ impl HeldJob {
         self.inner.cx.attempt()
     }
 
-    /// Number of the claim. Send it along: the receiver can refuse a lower fence than it has seen.
+    /// Number of the claim. Send it along: the receiver can refuse a lower fence for the same job.
     pub fn fence(&self) -> Fence {
         self.inner.cx.fence()
     }
