@@ -129,7 +129,7 @@ async fn settle_and_claim(
 ) {
     let claim = claim_of(shared, &request);
     let settle = pending.sent_at(Instant::now());
-    let call = shared.store.settle_and_claim(settle, &claim);
+    let call = shared.leases().settle_and_claim(settle, &claim);
     let answer = bounded(shared, "settle_and_claim", bound(&request), call).await;
     report_recovered(shared, &claim);
     match answer {
@@ -190,7 +190,7 @@ async fn choose_and_claim(
 /// Claims and queues the items; returns true if the claim reached its limit.
 async fn claim_and_take(shared: &Arc<Shared>, tasks: &Tasks, request: ClaimRequest) -> bool {
     let claim = claim_of(shared, &request);
-    let call = shared.store.claim(&claim);
+    let call = shared.leases().claim(&claim);
     let answer = bounded(shared, "claim", bound(&request), call).await;
     report_recovered(shared, &claim);
     match answer {
@@ -306,7 +306,7 @@ fn release(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
         while Instant::now() < until {
             let bound = until.min(Instant::now() + RELEASE_TIMEOUT);
             shared.metrics.call("settle");
-            if let Ok(Ok(_)) = timeout_at(bound, shared.store.settle(&release)).await {
+            if let Ok(Ok(_)) = timeout_at(bound, shared.leases().settle(&release)).await {
                 break;
             }
             sleep(wait).await;
@@ -326,7 +326,7 @@ async fn settle_until_answered(shared: &Shared, mut pending: PendingSettle) {
         let term = shared.live.borrow().settings.term.length();
         let bound = Instant::now() + less_margin(term) / 2;
         let settle = pending.sent_at(Instant::now());
-        match bounded(shared, "settle", bound, shared.store.settle(settle)).await {
+        match bounded(shared, "settle", bound, shared.leases().settle(settle)).await {
             CallResult::Ok(settlement) => {
                 report_settled(shared, &pending, &settlement);
                 shared

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::store::LeaseStore;
 use tenure_core::{LeaseTiming, QueueName, Setting, Settings, Term};
 
 use crate::chooser::Chooser;
@@ -114,8 +115,10 @@ impl EngineConfig {
 }
 
 /// Claims on the rows of a lease table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct RowClaims {
+    /// Leases to claim, renew, settle and reap.
+    pub leases: Leases,
     /// Table name in `tenure workers`; `None`: events are claimed. A worker on rows serves no
     /// queue.
     pub table: Option<String>,
@@ -126,6 +129,20 @@ pub struct RowClaims {
     /// Default term and heartbeat of the leases, unless the settings of this process or of the
     /// cluster set them; `None`: the settings decide.
     pub usual: Option<(Term, Duration)>,
+}
+
+/// Leases that an engine works on. Everything else, such as settings and the worker registry, comes
+/// from its store.
+#[derive(Clone, Debug, Default)]
+pub enum Leases {
+    /// Events and deliveries of the store.
+    #[default]
+    Events,
+    /// Jobs of the store.
+    Jobs,
+    /// Rows of a lease table, and the same rows through the connections of the keeper. Rows have no
+    /// queues: a pause or a term for events does not affect them.
+    Rows(Arc<dyn LeaseStore>, Arc<dyn LeaseStore>),
 }
 
 /// Component that ends lapsed leases.

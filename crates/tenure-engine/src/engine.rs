@@ -222,7 +222,7 @@ impl Engine {
         for mut pending in shared.held_leases.take_last(Instant::now()) {
             shared.metrics.call("settle");
             let settle = pending.sent_at(Instant::now());
-            match timeout_at(until, shared.store.settle(settle)).await {
+            match timeout_at(until, shared.leases().settle(settle)).await {
                 Ok(Ok(settlement)) => {
                     shared
                         .held_leases

@@ -137,7 +137,7 @@ async fn renew_until(
     loop {
         let sent_at = Instant::now();
         shared.metrics.call("renew");
-        match timeout_at(bound, shared.keeper_store.renew(request)).await {
+        match timeout_at(bound, shared.keeper_leases().renew(request)).await {
             Ok(Ok(answers)) => return Ok((sent_at, answers)),
             Ok(Err(error)) => {
                 shared.metrics.store_error("renew", &error);

@@ -49,7 +49,7 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
     let mut count = 0;
     for _ in 0..STATEMENTS_PER_RUN {
         shared.metrics.call("reap");
-        match timeout(bound, shared.store.reap(&request)).await {
+        match timeout(bound, shared.leases().reap(&request)).await {
             Ok(Ok(reaped)) => {
                 shared.vitals.reaped(Instant::now());
                 if reaped.is_empty() {

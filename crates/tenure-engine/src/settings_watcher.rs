@@ -10,6 +10,7 @@ use tenure_core::{QueueName, Settings, Term};
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
+use crate::config::Leases;
 use crate::round::QueueGroup;
 use crate::shared::Shared;
 
@@ -93,6 +94,12 @@ async fn read_cluster(shared: &Shared) -> Result<(ClusterSettings, Vec<Queue>), 
     if shared.config.chooser.is_some() {
         // A sender claims from endpoint lanes, not from queues.
         return Ok((cluster, Vec::new()));
+    }
+    if !matches!(shared.config.rows.leases, Leases::Events) {
+        // Claims on rows ignore this queue.
+        let name = QueueName::default();
+        let (term, paused) = (None, false);
+        return Ok((cluster, vec![Queue { name, term, paused }]));
     }
     shared.metrics.call("settings");
     let queues = shared.store.queues().await?;

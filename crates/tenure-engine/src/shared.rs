@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tenure_core::store::Store;
+use tenure_core::store::{Jobs, LeaseStore, Store};
 use tenure_core::{ItemId, Outcome, QueueName, Token, WorkerId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, Leases};
 use crate::handler::{Failed, Handler};
 use crate::health::Vitals;
 use crate::held::{HeldLeases, LostHold};
@@ -75,6 +75,28 @@ impl Shared {
             is_claiming_paused: AtomicBool::new(false),
             tokens: AtomicU64::new(0),
         }
+    }
+
+    /// Leases to claim, settle and reap.
+    pub(crate) fn leases(&self) -> &dyn LeaseStore {
+        match &self.config.rows.leases {
+            Leases::Rows(rows, _) => rows.as_ref(),
+            Leases::Events | Leases::Jobs => self.leases_of(self.store.as_ref()),
+        }
+    }
+
+    /// The same leases through the connections of the keeper.
+    pub(crate) fn keeper_leases(&self) -> &dyn LeaseStore {
+        match &self.config.rows.leases {
+            Leases::Rows(_, rows) => rows.as_ref(),
+            Leases::Events | Leases::Jobs => self.leases_of(self.keeper_store.as_ref()),
+        }
+    }
+
+    fn leases_of<'a>(&self, store: &'a dyn Store) -> &'a dyn LeaseStore {
+        let jobs = store.job_store();
+        let jobs = jobs.filter(|_| matches!(self.config.rows.leases, Leases::Jobs));
+        jobs.map_or(store, Jobs::job_leases)
     }
 
     /// Creates a unique token.

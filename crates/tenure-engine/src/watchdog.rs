@@ -97,7 +97,7 @@ async fn end(shared: Arc<Shared>, overdue: OverdueItem) {
         }
         shared.metrics.call("settle");
         let settle = pending.sent_at(Instant::now());
-        match timeout_at(until, shared.keeper_store.settle(settle)).await {
+        match timeout_at(until, shared.keeper_leases().settle(settle)).await {
             Ok(Ok(settlement)) => {
                 report_settled(&shared, &pending, &settlement);
                 shared

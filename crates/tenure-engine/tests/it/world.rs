@@ -8,7 +8,7 @@ use tenure_core::store::{ChangeSettings, Cluster as _, Intake, Operate, Store};
 use tenure_core::{
     Clock, Event, Guarded, ItemId, Record, Setting, Settings, State, Timestamp, Token, WorkerId,
 };
-use tenure_engine::{Engine, EngineConfig, Handler, Keeper, LeaseRows, Parts};
+use tenure_engine::{Engine, EngineConfig, Handler, Keeper, Leases, Parts};
 use tenure_store::memory::MemoryStore;
 use tokio::time::Instant;
 
@@ -70,9 +70,9 @@ impl World {
     }
 
     /// Returns the same store as rows of a lease table.
-    pub(crate) fn rows(&self) -> Arc<dyn LeaseRows> {
+    pub(crate) fn rows(&self) -> Leases {
         let rows: Arc<FaultyStore> = Arc::clone(&self.faulty);
-        rows
+        Leases::Rows(Arc::<FaultyStore>::clone(&rows), rows)
     }
 
     pub(crate) fn config() -> EngineConfig {

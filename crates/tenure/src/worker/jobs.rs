@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::job::{JobId, JobKind};
-use tenure_core::store::Store;
 use tenure_core::{
     Content, Failure, IntoOutcome, Invalid, Item, LeaseTiming, Outcome, Term, WorkerId,
     duration_text,
 };
 use tenure_engine::{
-    ChunkRenewer, Context, Duties, Duty, EngineConfig, Handler, HandlerOptions, Handling, Recovery,
-    RowClaims, RowStore, Rules,
+    ChunkRenewer, Context, Duties, Duty, EngineConfig, Handler, HandlerOptions, Handling, Leases,
+    Recovery, RowClaims, Rules,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -202,7 +201,10 @@ impl private::Source for JobSource {
                 expected,
             ));
         }
-        problems.extend(jobs_of(&tenure.shared()).err());
+        if tenure.store().job_store().is_none() {
+            let (found, expected) = ("one that does not support jobs", "PostgreSQL or SQLite");
+            problems.push(Invalid::new("the store", found, expected));
+        }
     }
 
     fn into_work(
@@ -217,6 +219,7 @@ impl private::Source for JobSource {
         };
         config.chunks = Some(Arc::clone(home.keeper()));
         config.rows = RowClaims {
+            leases: Leases::Jobs,
             table: Some("tenure_jobs".to_owned()),
             kinds: self.kinds.keys().map(ToString::to_string).collect(),
             ..config.rows.clone()
@@ -229,10 +232,8 @@ impl private::Source for JobSource {
             term: config.timing.map_or(TERM, |timing| timing.term.length()),
         };
         Ok(Work {
-            store: jobs_of(&tenure.shared())?,
-            keeper_store: jobs_of(&tenure.companion())?,
-            handler: Arc::new(handler),
             chunks: Some(home),
+            ..Work::on(tenure, Arc::new(handler))
         })
     }
 }
@@ -244,15 +245,6 @@ fn timing(term: Term, heartbeat: Duration) -> LeaseTiming {
         heartbeat,
         max_hold: term.length(),
     }
-}
-
-/// Returns the jobs of a store in the form of a store, for the engine.
-fn jobs_of(store: &Arc<dyn Store>) -> Result<Arc<dyn Store>, Invalid> {
-    let jobs = RowStore::of_jobs(store).ok_or_else(|| {
-        let expected = "PostgreSQL or SQLite";
-        Invalid::new("the store", "one that does not support jobs", expected)
-    })?;
-    Ok(Arc::new(jobs))
 }
 
 /// Handlers by kind.

@@ -1,18 +1,17 @@
 //! Worker on the rows of an adopted table: one handler for all rows.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use tenure_core::store::{LeaseStore, Operate, Rows, Store};
+use tenure_core::store::Rows;
 use tenure_core::{
     Content, Event, Failure, IntoOutcome, Invalid, Item, LeaseTable, Outcome, States, WorkerId,
 };
 use tenure_engine::{
     Context, Duties, Duty, EngineConfig, EventFn, Handler, HandlerOptions, Handling, JsonFn,
-    LeaseRows, Readiness, Recovery, RowStore, Rules, WithOptions,
+    Leases, Readiness, Recovery, Rules, WithOptions,
 };
 
 use super::private::Work;
@@ -132,16 +131,17 @@ impl private::Source for RowSource {
         self,
         tenure: &Tenure,
         _worker: &WorkerId,
-        _config: &mut EngineConfig,
+        config: &mut EngineConfig,
     ) -> Result<Work, Invalid> {
         let rows = self.table.rows();
-        let (keeper_base, keeper_rows) = tenure.companion_of(rows).map_err(|problem| {
+        let (keeper_store, keeper_rows) = tenure.companion_of(rows).map_err(|problem| {
             let expected = "a table that can be leased";
             Invalid::new("the table", problem.to_string(), expected)
         })?;
+        config.rows.leases = Leases::Rows(Arc::<dyn Rows>::clone(rows), keeper_rows);
         Ok(Work {
-            store: row_store(Arc::clone(rows), tenure.shared()),
-            keeper_store: row_store(keeper_rows, keeper_base),
+            store: tenure.shared(),
+            keeper_store,
             handler: Arc::new(RowEvents {
                 table: self.table.described().clone(),
                 handler: self.handler.ok_or_else(no_handler)?,
@@ -153,31 +153,6 @@ impl private::Source for RowSource {
 
 fn no_handler() -> Invalid {
     Invalid::new("the handler", "none", "one: `.on(…)`")
-}
-
-fn row_store(rows: Arc<dyn Rows>, base: Arc<dyn Store>) -> Arc<dyn Store> {
-    Arc::new(RowStore::new(Arc::new(TableRows(rows)), base))
-}
-
-/// The rows of a table, for the engine.
-struct TableRows(Arc<dyn Rows>);
-
-impl LeaseRows for TableRows {
-    fn leases(&self) -> &dyn LeaseStore {
-        self.0.as_ref()
-    }
-
-    fn operate(&self) -> &dyn Operate {
-        self.0.as_ref()
-    }
-}
-
-impl fmt::Debug for TableRows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TableRows")
-            .field(&self.0.table().name)
-            .finish()
-    }
 }
 
 /// Passes rows to a handler of events.
