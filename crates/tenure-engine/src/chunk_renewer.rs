@@ -9,15 +9,13 @@ use std::time::Duration;
 
 use tenure_core::store::{ChunkHold, Jobs, RenewChunks, Renewed, Store};
 use tenure_core::{Guarded, Invalid, Term, duration_text};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::heartbeat::{RETRY_DELAY, renew_until};
 use crate::held_lease::HeldLease;
-use crate::metrics;
-
-/// Delay before a failed renewal is repeated within its timeout.
-const RETRY_DELAY: Duration = Duration::from_millis(50);
+use crate::metrics::Metrics;
 
 /// Renews the leases on chunks.
 ///
@@ -208,7 +206,11 @@ impl ChunkRenewer {
         // A renewal ends before the next one is due, and well before the deadline.
         let bound = Instant::now() + self.heartbeat * 4 / 5;
         let holds = due.iter().map(|(_, hold)| hold.clone()).collect();
-        match renew_until(jobs, &RenewChunks::new(holds, self.term), bound).await {
+        let request = RenewChunks::new(holds, self.term);
+        let worker = due.first().map_or("", |(_, hold)| hold.token.holder());
+        let metrics = Metrics::new(worker);
+        let renewal = || jobs.renew_chunks(&request);
+        match renew_until(&metrics, "renew_chunks", bound, renewal).await {
             Ok((sent_at, answers)) => {
                 let answers: HashMap<_, _> = answers.into_iter().collect();
                 for (no, hold) in &due {
@@ -222,7 +224,6 @@ impl ChunkRenewer {
                 let mut state = self.state();
                 let lost = due.iter().filter_map(|(no, _)| state.chunks.remove(no));
                 let chunks = lost.map(|chunk| chunk.cancel.cancel()).count();
-                let worker = due.first().map_or("", |(_, hold)| hold.token.holder());
                 warn!(worker, reason, chunks, "a renewal of chunks failed");
             }
         }
@@ -301,37 +302,6 @@ impl fmt::Debug for ChunkRenewer {
             .field("term", &self.term)
             .field("heartbeat", &self.heartbeat)
             .finish_non_exhaustive()
-    }
-}
-
-type ChunkAnswers = Vec<(ChunkHold, Guarded<Renewed>)>;
-
-/// Repeats the renewal until it is answered or `bound` has passed. Returns the moment before the
-/// answered call was sent.
-async fn renew_until(
-    jobs: &dyn Jobs,
-    request: &RenewChunks,
-    bound: Instant,
-) -> Result<(Instant, ChunkAnswers), String> {
-    let mut reason = "the store did not answer in time".to_owned();
-    loop {
-        let sent_at = Instant::now();
-        let first = request.holds.first();
-        metrics::chunk_call(first.map_or("", |hold| hold.token.holder()));
-        match timeout_at(bound, jobs.renew_chunks(request)).await {
-            Ok(Ok(answers)) => return Ok((sent_at, answers)),
-            Ok(Err(error)) => {
-                reason = error.to_string();
-                if !error.is_transient() {
-                    return Err(reason);
-                }
-            }
-            Err(_) => {}
-        }
-        if Instant::now() + RETRY_DELAY >= bound {
-            return Err(reason);
-        }
-        sleep(RETRY_DELAY).await;
     }
 }
 

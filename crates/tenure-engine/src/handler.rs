@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tenure_core::webhook::{AttemptOutcome, Reply};
 use tenure_core::{
-    Content, Event, Failure, Fence, IntoOutcome, Item, ItemId, Outcome, Token, TopicPattern,
+    Content, Event, Failure, Fence, IntoOutcome, Item, ItemId, Outcome, RetryPolicy, Token,
+    TopicPattern,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -110,6 +111,15 @@ pub struct Failed<'a> {
     pub max_retries: Option<u32>,
     /// Random number from 0 to 1, for jitter.
     pub chance: f64,
+}
+
+impl Failed<'_> {
+    /// Outcome of the failure: the handler's own decision, or else the retry policy's.
+    pub(crate) fn judge(&self, handler: &dyn Handler, mut policy: RetryPolicy) -> Outcome {
+        policy.max_retries = self.max_retries.unwrap_or(policy.max_retries);
+        let own = handler.judge(self);
+        own.unwrap_or_else(|| policy.judge(self.failures, self.failure, self.chance))
+    }
 }
 
 /// Answer of [`Handler::readiness`].

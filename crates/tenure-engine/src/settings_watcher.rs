@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use tenure_core::store::{ClusterSettings, Queue, StoreError};
 use tenure_core::{QueueName, Settings, Term};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
 use crate::config::Leases;
+use crate::metrics::SETTINGS_REFUSED;
 use crate::round::QueueGroup;
 use crate::shared::Shared;
 
@@ -61,22 +62,12 @@ impl ActiveSettings {
 pub(crate) async fn follow(shared: Arc<Shared>) {
     let mut watcher = SettingsWatcher::default();
     loop {
-        let answer = timeout(STORE_TIMEOUT, read_cluster(&shared)).await;
-        let wait = match answer {
-            Ok(Ok((cluster, queues))) => {
-                shared.vitals.settings_read(tokio::time::Instant::now());
-                watcher.apply(&shared, &cluster, &queues);
-                poll_interval(&shared)
-            }
-            Ok(Err(error)) => {
-                shared.metrics.store_error("settings", &error);
-                RETRY_DELAY
-            }
-            Err(_) => {
-                shared.metrics.store_timeout("settings");
-                RETRY_DELAY
-            }
-        };
+        let mut wait = RETRY_DELAY;
+        if let Ok((cluster, queues)) = read_cluster(&shared).await {
+            shared.vitals.settings_read(Instant::now());
+            watcher.apply(&shared, &cluster, &queues);
+            wait = poll_interval(&shared);
+        }
         sleep(wait).await;
     }
 }
@@ -89,8 +80,9 @@ fn poll_interval(shared: &Shared) -> Duration {
 }
 
 async fn read_cluster(shared: &Shared) -> Result<(ClusterSettings, Vec<Queue>), StoreError> {
-    shared.metrics.call("settings");
-    let cluster = shared.store.settings().await?;
+    let until = Instant::now() + STORE_TIMEOUT;
+    let cluster = shared.store.settings();
+    let cluster = shared.metrics.call("settings", until, cluster).await?;
     if shared.config.chooser.is_some() {
         // A sender claims from endpoint lanes, not from queues.
         return Ok((cluster, Vec::new()));
@@ -101,8 +93,8 @@ async fn read_cluster(shared: &Shared) -> Result<(ClusterSettings, Vec<Queue>), 
         let (term, paused) = (None, false);
         return Ok((cluster, vec![Queue { name, term, paused }]));
     }
-    shared.metrics.call("settings");
-    let queues = shared.store.queues().await?;
+    let queues = shared.store.queues();
+    let queues = shared.metrics.call("settings", until, queues).await?;
     Ok((cluster, queues))
 }
 
@@ -123,7 +115,7 @@ impl SettingsWatcher {
             Err(problems) => {
                 if self.refused != Some(cluster.version) {
                     self.refused = Some(cluster.version);
-                    shared.metrics.settings_refused.increment(1);
+                    shared.metrics.count(SETTINGS_REFUSED, &[], 1);
                     let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
                     let problems = problems.join("; ");
                     let version = cluster.version;

@@ -8,18 +8,19 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::{Failure, Outcome};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
 use crate::attachment::Attachment;
-use crate::claim_loop::{report_load, report_settled};
+use crate::claim_loop::{report_load, settle_until};
 use crate::handler::Failed;
 use crate::held::OverdueItem;
 use crate::held_lease::LossReason;
+use crate::metrics::OVERDUE;
 use crate::shared::Shared;
 
-/// Delay before the settle of an overdue item is retried.
-const RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Interval at which an overdue item checks that the earlier items of its run are settled.
+const TURN_POLL: Duration = Duration::from_millis(50);
 
 /// Watches until the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -35,7 +36,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             }
         }
         for overdue in shared.held_leases.take_overdue(now) {
-            shared.metrics.overdue.increment(1);
+            shared.metrics.count(OVERDUE, &[], 1);
             let max_hold = overdue.max_hold;
             warn!(
                 item = %overdue.id,
@@ -90,33 +91,9 @@ async fn end(shared: Arc<Shared>, overdue: OverdueItem) {
         pending.add(id, Outcome::RELEASE, Attachment::Nothing);
     }
     let until = Instant::now() + overdue.term.length();
-    while Instant::now() < until && shared.held_leases.is_live(pending.no, Instant::now()) {
-        if !shared.held_leases.is_its_turn(overdue.id, &pending) {
-            sleep(RETRY_DELAY).await;
-            continue;
-        }
-        shared.metrics.call("settle");
-        let settle = pending.sent_at(Instant::now());
-        match timeout_at(until, shared.keeper_leases().settle(settle)).await {
-            Ok(Ok(settlement)) => {
-                report_settled(&shared, &pending, &settlement);
-                shared
-                    .held_leases
-                    .settled(pending.no, &settlement, Instant::now());
-                shared.claim_loops.notify_one();
-                return;
-            }
-            Ok(Err(error)) => {
-                shared.metrics.store_error("settle", &error);
-                if !error.is_transient() {
-                    break;
-                }
-                sleep(RETRY_DELAY).await;
-            }
-            Err(_) => shared.metrics.store_timeout("settle"),
-        }
+    while Instant::now() < until && !shared.held_leases.is_its_turn(overdue.id, &pending) {
+        sleep(TURN_POLL).await;
     }
-    warn!(item = %overdue.id, "gave up a settle; the lease lapses");
-    shared.held_leases.abandon(pending, Instant::now());
+    settle_until(&shared, shared.keeper_leases(), pending, until).await;
     shared.claim_loops.notify_one();
 }

@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ::metrics::{Gauge, Histogram};
 use tenure_core::store::{Answer, Due, EndpointLane, Isolation, Store, StoreError};
 use tenure_core::webhook::{
     AttemptOutcome, CallErrorKind, Caller, Delivery, Endpoint, Reply, Request, judge,
@@ -31,7 +32,7 @@ use tracing::{debug, info, warn};
 use self::tracked_endpoint::{EndpointStatus, Moment, TrackedEndpoint};
 use crate::chooser::{Chooser, Room};
 use crate::handler::{Context, Failed, Handler, Handling};
-use crate::metrics::SenderMetrics;
+use crate::metrics::{self, DELIVERIES_IN_FLIGHT, DELIVERY_SECONDS, ENDPOINT_PAUSED, Metrics};
 use crate::rng::Rng;
 
 /// Time beyond the endpoint's timeout before the watchdog cancels a call; the effects of the answer
@@ -115,7 +116,9 @@ pub struct Sender {
     caller: Arc<dyn Caller>,
     term: Term,
     rng: Rng,
-    metrics: SenderMetrics,
+    metrics: Metrics,
+    seconds: Histogram,
+    in_flight: Gauge,
     state: Mutex<SenderState>,
 }
 
@@ -171,15 +174,19 @@ impl Drop for InFlight<'_> {
         if let Some(tracked) = state.tracked.get_mut(&self.endpoint) {
             tracked.in_flight = tracked.in_flight.saturating_sub(1);
         }
-        self.sender.metrics.in_flight.decrement(1.0);
+        self.sender.in_flight.decrement(1.0);
     }
 }
 
 impl Sender {
     /// Creates a sender; it reads the endpoints at its first claim.
     pub fn new(parts: SenderParts) -> Self {
+        metrics::describe();
+        let metrics = Metrics::new(parts.worker.as_str());
         Self {
-            metrics: SenderMetrics::new(&parts.worker),
+            seconds: metrics.histogram(DELIVERY_SECONDS, &[]),
+            in_flight: metrics.gauge(DELIVERIES_IN_FLIGHT, &[]),
+            metrics,
             store: parts.store,
             caller: parts.caller,
             term: parts.term,
@@ -262,7 +269,9 @@ impl Sender {
             let is_paused = tracked.health.is_paused(moment.store);
             if is_paused != tracked.is_paused_in_metrics {
                 tracked.is_paused_in_metrics = is_paused;
-                self.metrics.paused(tracked.endpoint.id.as_str(), is_paused);
+                let endpoint = [("endpoint", tracked.endpoint.id.as_str())];
+                let gauge = self.metrics.gauge(ENDPOINT_PAUSED, &endpoint);
+                gauge.set(f64::from(u8::from(is_paused)));
             }
         }
     }
@@ -288,7 +297,7 @@ impl Sender {
             }
         }
         tracked.start_call(began);
-        self.metrics.in_flight.increment(1.0);
+        self.in_flight.increment(1.0);
         let in_flight = InFlight {
             sender: self,
             endpoint: number,
@@ -322,7 +331,7 @@ impl Sender {
         let reply = self.caller.call(&request).await;
         let took = in_flight.began.elapsed();
         drop(in_flight);
-        self.metrics.seconds.record(took.as_secs_f64());
+        self.seconds.record(took.as_secs_f64());
         let (failures, chance) = (item.counters.failures, self.rng.chance());
         let verdict = judge(&endpoint.settings, &reply, failures, chance);
         log_call(&request, &reply, took);
