@@ -3,14 +3,13 @@
 //! local deadline has passed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::store::{ChunkHold, Jobs, RenewChunks, Renewed, Store};
 use tenure_core::{Guarded, Invalid, Term, duration_text};
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
 use crate::heartbeat::{RETRY_DELAY, renew_until};
@@ -29,6 +28,7 @@ use crate::metrics::Metrics;
 /// assert_eq!(renewer.heartbeat(), Duration::from_secs(30));
 /// assert!(ChunkRenewer::new(Term::STANDARD, Duration::from_secs(10)).is_err(), "too slow");
 /// ```
+#[derive(Debug)]
 pub struct ChunkRenewer {
     term: Term,
     heartbeat: Duration,
@@ -37,12 +37,13 @@ pub struct ChunkRenewer {
     run_lock: tokio::sync::Mutex<()>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct RenewerState {
     last_no: u64,
     chunks: BTreeMap<u64, HeldChunk>,
 }
 
+#[derive(Debug)]
 struct HeldChunk {
     hold: ChunkHold,
     /// Time from which no work may be done under the lease.
@@ -78,8 +79,7 @@ impl ChunkRenewer {
         Ok(Self {
             term,
             heartbeat,
-            state: Mutex::default(),
-            run_lock: tokio::sync::Mutex::default(),
+            ..Self::default()
         })
     }
 
@@ -145,8 +145,8 @@ impl ChunkRenewer {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let thread = ChunkThread(CancellationToken::new());
-        let (renewer, stop) = (Arc::clone(self), thread.0.clone());
+        let (renewer, stop) = (Arc::clone(self), CancellationToken::new());
+        let thread = stop.clone().drop_guard();
         std::thread::Builder::new()
             .name("tenure-keeper".to_owned())
             .spawn(move || {
@@ -296,15 +296,6 @@ impl Default for ChunkRenewer {
     }
 }
 
-impl fmt::Debug for ChunkRenewer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChunkRenewer")
-            .field("term", &self.term)
-            .field("heartbeat", &self.heartbeat)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Guard of a chunk, which is renewed until the guard is dropped.
 #[derive(Debug)]
 pub struct RenewedChunk {
@@ -341,11 +332,4 @@ impl Drop for RenewedChunk {
 }
 
 /// Thread of a [`ChunkRenewer`]; dropping it stops the thread.
-#[derive(Debug)]
-pub struct ChunkThread(CancellationToken);
-
-impl Drop for ChunkThread {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
+pub type ChunkThread = DropGuard;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, error, info, warn};
 
 use crate::attachment::PendingSettle;
-use crate::chooser::{Chooser, Room};
+use crate::chooser::Room;
 use crate::config::{EngineConfig, Recovery};
 use crate::executor;
 use crate::handler::Readiness;
@@ -106,12 +106,7 @@ async fn perform(shared: &Arc<Shared>, tasks: &Tasks, work: StoreWork) {
     match (work.settle, work.claim) {
         (Some(pending), Some(request)) => settle_and_claim(shared, tasks, pending, request).await,
         (Some(pending), None) => settle_in_loop(shared, pending).await,
-        (None, Some(request)) => match &shared.config.chooser {
-            None => {
-                claim_and_take(shared, tasks, request).await;
-            }
-            Some(chooser) => choose_and_claim(shared, tasks, chooser.as_ref(), request).await,
-        },
+        (None, Some(request)) => choose_and_claim(shared, tasks, request).await,
         (None, None) => {}
     }
 }
@@ -136,13 +131,12 @@ async fn settle_and_claim(
     }
 }
 
-/// Selects the lanes, then claims from them.
-async fn choose_and_claim(
-    shared: &Arc<Shared>,
-    tasks: &Tasks,
-    chooser: &dyn Chooser,
-    mut request: ClaimRequest,
-) {
+/// Selects the lanes of a sender, then claims from them.
+async fn choose_and_claim(shared: &Arc<Shared>, tasks: &Tasks, mut request: ClaimRequest) {
+    let Some(chooser) = &shared.config.chooser else {
+        claim_and_take(shared, tasks, request).await;
+        return;
+    };
     if chooser.is_known_idle(request.target.isolation) {
         take_claimed(shared, tasks, &request, None);
         return;

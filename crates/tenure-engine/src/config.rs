@@ -11,7 +11,7 @@ use crate::chunk_renewer::ChunkRenewer;
 use crate::engine::Wake;
 
 /// Configuration of an engine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct EngineConfig {
     /// Settings of this process; the cluster's settings override them.
     pub settings: Settings,
@@ -21,10 +21,8 @@ pub struct EngineConfig {
     pub duties: Duties,
     /// Thread or runtime of the keeper's tasks.
     pub keeper: Keeper,
-    /// Host name in `tenure workers`.
-    pub host: String,
-    /// Process id in `tenure workers`.
-    pub pid: u32,
+    /// Host name in `tenure workers`; `None`: `localhost`.
+    pub host: Option<String>,
     /// Seed of the random source, for repeatable runs; `None`: random.
     pub seed: Option<u64>,
     /// Selects the endpoints whose deliveries are claimed; `None`: the engine claims from queues.
@@ -41,25 +39,6 @@ pub struct EngineConfig {
     pub rows: RowClaims,
     /// Renewer of the chunks that handlers hold besides their jobs; it runs on the keeper.
     pub chunks: Option<Arc<ChunkRenewer>>,
-}
-
-impl Default for EngineConfig {
-    fn default() -> Self {
-        Self {
-            settings: Settings::default(),
-            queues: Vec::new(),
-            duties: Duties::default(),
-            keeper: Keeper::default(),
-            host: "localhost".to_owned(),
-            pid: std::process::id(),
-            seed: None,
-            chooser: None,
-            sender: None,
-            timing: None,
-            rows: RowClaims::default(),
-            chunks: None,
-        }
-    }
 }
 
 impl EngineConfig {
@@ -91,8 +70,18 @@ impl EngineConfig {
         usual
     }
 
+    /// True if claims are on deliveries or rows.
+    pub(crate) fn is_without_queues(&self) -> bool {
+        self.chooser.is_some() || !matches!(self.rows.leases, Leases::Events)
+    }
+
     /// The effective settings: `settings` with the overrides of this configuration.
     pub(crate) fn in_force(&self, mut settings: Settings) -> Settings {
+        if self.chooser.is_some() || self.timing.is_some() {
+            // The cluster's values are meant for handlers of events.
+            settings.concurrency = self.settings.concurrency;
+            settings.batch = self.settings.batch;
+        }
         let Some(timing) = self.timing else {
             return settings;
         };
@@ -103,8 +92,6 @@ impl EngineConfig {
         settings.term = timing.term;
         settings.heartbeat = Some(timing.heartbeat);
         settings.max_hold = Some(timing.max_hold);
-        settings.concurrency = self.settings.concurrency;
-        settings.batch = self.settings.batch;
         settings
     }
 
@@ -158,7 +145,7 @@ pub enum Recovery {
 }
 
 /// Background duties of a process. By default every process does everything: there is no leader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Duties {
     /// Ends lapsed leases. Without any reaper, the items of a dead worker stay claimed.
     pub reaper: Duty,
@@ -168,20 +155,11 @@ pub struct Duties {
     pub replayer: Duty,
 }
 
-impl Default for Duties {
-    fn default() -> Self {
-        Self {
-            reaper: Duty::Done,
-            pruner: Duty::Done,
-            replayer: Duty::Done,
-        }
-    }
-}
-
 /// Assignment of a duty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Duty {
     /// This process performs it.
+    #[default]
     Done,
     /// This process leaves it to other processes.
     Left,

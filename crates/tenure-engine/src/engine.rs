@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tenure_core::store::Store;
 use tenure_core::{Invalid, WorkerId};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{Instrument as _, error, info, warn};
 
 use crate::config::{Duty, EngineConfig};
 use crate::handler::Handler;
 use crate::health::Health;
-use crate::keeper::KeeperThread;
 use crate::metrics::TERMINATED;
 use crate::outcome_counts::OutcomeCounts;
 use crate::shared::Shared;
@@ -91,11 +91,12 @@ impl fmt::Debug for Parts {
 pub struct Engine {
     shared: Arc<Shared>,
     tasks: Arc<Tasks>,
-    keeper: Option<KeeperThread>,
+    /// Completes when the keeper's thread has ended.
+    keeper: Option<oneshot::Receiver<()>>,
 }
 
 /// Wakes an engine; does nothing once the engine is gone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Wake(Weak<Shared>);
 
 impl Wake {
@@ -104,12 +105,6 @@ impl Wake {
         if let Some(shared) = self.0.upgrade() {
             shared.wake();
         }
-    }
-}
-
-impl fmt::Debug for Wake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wake")
     }
 }
 
@@ -278,7 +273,7 @@ impl Engine {
         self.tasks.stop();
         drop(timeout(STOP_GRACE, self.tasks.finished()).await);
         if let Some(keeper) = self.keeper.take() {
-            keeper.finished(STOP_GRACE).await;
+            drop(timeout(STOP_GRACE, keeper).await);
         }
         // Deregister last: a report of the registry would register the worker again.
         deregister(&shared).await;
@@ -301,25 +296,16 @@ async fn deregister(shared: &Shared) {
     }
 }
 
-fn start_keeper(shared: &Arc<Shared>, tasks: &Arc<Tasks>) -> Option<KeeperThread> {
+fn start_keeper(shared: &Arc<Shared>, tasks: &Arc<Tasks>) -> Option<oneshot::Receiver<()>> {
     let mut keeper_tasks = vec![
-        (
-            "heartbeat",
-            tasks.guard("heartbeat", heartbeat::run(Arc::clone(shared))),
-        ),
-        (
-            "watchdog",
-            tasks.guard("watchdog", watchdog::run(Arc::clone(shared))),
-        ),
-        (
-            "registry",
-            tasks.guard("registry", registry::run(Arc::clone(shared))),
-        ),
+        tasks.guard("heartbeat", heartbeat::run(Arc::clone(shared))),
+        tasks.guard("watchdog", watchdog::run(Arc::clone(shared))),
+        tasks.guard("registry", registry::run(Arc::clone(shared))),
     ];
     if let Some(chunks) = shared.config.chunks.clone() {
         let store = Arc::clone(&shared.keeper_store);
         let renewals = async move { chunks.run(store.as_ref()).await };
-        keeper_tasks.push(("chunks", tasks.guard("chunks", renewals)));
+        keeper_tasks.push(tasks.guard("chunks", renewals));
     }
     keeper::start(shared.config.keeper, tasks, keeper_tasks)
 }

@@ -60,7 +60,7 @@ pub trait Handler: Send + Sync + 'static {
     }
 
     /// True if this event, once done, is delivered to the endpoints that subscribe to its topic;
-    /// see [`FanOut`](crate::FanOut).
+    /// see [`WithOptions::fan_out`](crate::WithOptions::fan_out).
     fn fans_out(&self, _event: &Event) -> bool {
         false
     }
@@ -85,6 +85,12 @@ pub trait Handler: Send + Sync + 'static {
     #[doc(hidden)]
     fn rules(&self, _item: &Item) -> Rules {
         Rules::default()
+    }
+}
+
+impl fmt::Debug for dyn Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handler")
     }
 }
 
@@ -220,7 +226,7 @@ impl fmt::Debug for Context {
 }
 
 /// Handlers by topic: the first pattern that matches an event's topic wins.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Topics {
     routes: Vec<(TopicPattern, Arc<dyn Handler>)>,
 }
@@ -241,17 +247,14 @@ impl Topics {
         self.routes.is_empty()
     }
 
+    fn of(&self, item: &Item) -> Option<&Arc<dyn Handler>> {
+        let topic = item.content.event().map_or("", Event::topic);
+        self.choose(topic).map(|(_, handler)| handler)
+    }
+
     fn choose(&self, topic: &str) -> Option<&(TopicPattern, Arc<dyn Handler>)> {
         let mut routes = self.routes.iter();
         routes.find(|(pattern, _)| pattern.matches(topic))
-    }
-}
-
-impl fmt::Debug for Topics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.routes.iter().map(|(pattern, _)| pattern))
-            .finish()
     }
 }
 
@@ -290,14 +293,12 @@ impl Handler for Topics {
     }
 
     fn max_hold(&self, item: &Item) -> Option<Duration> {
-        let topic = item.content.event().map_or("", Event::topic);
-        self.choose(topic)?.1.max_hold(item)
+        self.of(item)?.max_hold(item)
     }
 
     fn rules(&self, item: &Item) -> Rules {
-        let topic = item.content.event().map_or("", Event::topic);
-        let handler = self.choose(topic);
-        handler.map_or_else(Rules::default, |(_, handler)| handler.rules(item))
+        self.of(item)
+            .map_or_else(Rules::default, |handler| handler.rules(item))
     }
 }
 

@@ -1,7 +1,6 @@
 //! `Inline`: runs a handler on one item in the caller's own task, for tests of handlers. It decides
 //! outcomes as a worker does.
 
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::handler::{Context, Failed, Handler};
 const CHANCE: f64 = 1.0;
 
 /// A handler, and the settings that turn its answers into outcomes.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Inline {
     handler: Arc<dyn Handler>,
     settings: Settings,
@@ -77,11 +76,5 @@ impl Inline {
             failed.judge(self.handler.as_ref(), self.settings.retry_policy())
         });
         Handled { outcome, fan_out }
-    }
-}
-
-impl fmt::Debug for Inline {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inline").finish_non_exhaustive()
     }
 }

@@ -22,7 +22,7 @@
 //! own clock and cancels work whose lease is over.
 //!
 //! A [`Handler`] works on items, [`Topics`] selects a handler by topic, [`Relay`] sends events to a
-//! publisher, [`FanOut`] turns done events into deliveries, and [`Sender`] is the handler and the
+//! publisher, [`WithOptions::fan_out`] turns done events into deliveries, and [`Sender`] is the handler and the
 //! [`Chooser`] of an engine that sends deliveries. Programs rarely start an [`Engine`] themselves:
 //! the crate `tenure` assembles one.
 
@@ -34,7 +34,6 @@ mod claim_loop;
 mod config;
 mod engine;
 mod executor;
-mod fan_out;
 mod handler;
 mod health;
 mod heartbeat;
@@ -68,7 +67,6 @@ pub use chooser::{Chooser, Room};
 pub use chunk_renewer::{ChunkRenewer, ChunkThread, RenewedChunk};
 pub use config::{Duties, Duty, EngineConfig, Keeper, Leases, Recovery, RowClaims};
 pub use engine::{Engine, Parts, StopReport, Wake};
-pub use fan_out::{AcceptAll, FanOut};
 pub use handler::{Context, EventFn, Failed, Handler, Handling, JsonFn, Readiness, Rules, Topics};
 pub use health::{Check, Health};
 #[cfg(feature = "testing")]

@@ -130,6 +130,7 @@ const SETTLED_KINDS: [OutcomeKind; 4] = [
 type Labels<'a> = &'a [(&'static str, &'a str)];
 
 /// The metrics of one worker.
+#[derive(Debug)]
 pub(crate) struct Metrics {
     worker: String,
     instance: String,

@@ -78,21 +78,19 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
 /// Counts and logs reaped items. Any worker may have held them, so they do not count as outcomes of
 /// this worker.
 pub(crate) fn report(shared: &Shared, reaped: &[Reaped]) {
+    let mut dead = 0;
     for item in reaped {
         shared.metrics.reaped(item.stale);
-        let (id, holder, stale) = (item.id.number(), &item.holder, item.stale);
         if item.state == State::Dead {
+            dead += 1;
+            let (item, holder, stale) = (item.id.number(), &item.holder, item.stale);
             warn!(
-                item = id,
+                item,
                 holder,
                 ?stale,
                 "a lease lapsed too often; its item is dead"
             );
         }
     }
-    let dead = reaped
-        .iter()
-        .filter(|item| item.state == State::Dead)
-        .count();
     info!(items = reaped.len(), dead, "reaped lapsed leases");
 }

@@ -37,10 +37,11 @@ fn serves(config: &EngineConfig) -> String {
 fn report(shared: &Shared) -> WorkerReport {
     let live = shared.live.borrow();
     let load = shared.held_leases.load();
+    let host = shared.config.host.clone();
     WorkerReport {
         worker: shared.worker.clone(),
-        host: shared.config.host.clone(),
-        pid: shared.config.pid,
+        host: host.unwrap_or_else(|| "localhost".to_owned()),
+        pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         queues: serves(&shared.config),
         concurrency: live.settings.concurrency,

@@ -1,7 +1,6 @@
 //! Relay: the handler that sends events to a publisher, and pauses while the publisher is
 //! unavailable.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use tenure_core::{
 };
 use tokio::time::Instant;
 
-use crate::breaker::{Admission, Breaker, BreakerConfig, Change, Pass};
+use crate::breaker::{Breaker, BreakerConfig, Change, Pass};
 use crate::handler::{Context, Handler, Handling, Readiness};
 
 /// Longest delay that a receiver can request.
@@ -56,6 +55,7 @@ const REQUESTED_DELAY_MAX: Duration = Duration::from_hours(6);
 /// assert_eq!(topics.readiness(), Readiness::Ready, "nothing was sent yet");
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
+#[derive(Debug)]
 pub struct Relay {
     name: String,
     publisher: Arc<dyn Publisher>,
@@ -88,8 +88,8 @@ impl Relay {
 
     async fn relay(&self, event: &Event, cx: &Context) -> Result<Outcome, Failure> {
         let pass = match self.breaker.admit(Instant::now()) {
-            Admission::Pass(pass) => pass,
-            Admission::Wait(time) => return Ok(Outcome::snooze(time)),
+            Ok(pass) => pass,
+            Err(time) => return Ok(Outcome::snooze(time)),
         };
         match self.send(event, cx, &pass).await {
             Ok(()) => {
@@ -153,15 +153,6 @@ impl Relay {
             }
             Change::Closed => tracing::info!(publisher, "publisher is back"),
         }
-    }
-}
-
-impl fmt::Debug for Relay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relay")
-            .field("name", &self.name)
-            .field("publisher", &self.publisher)
-            .finish_non_exhaustive()
     }
 }
 

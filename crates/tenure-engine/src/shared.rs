@@ -61,8 +61,7 @@ impl Shared {
             outcomes: Mutex::default(),
             vitals: Vitals::new(now),
             rng: Rng::new(parts.config.seed),
-            held_leases: HeldLeases::new(Arc::clone(&live), now)
-                .ruled_by(Arc::clone(&parts.handler)),
+            held_leases: HeldLeases::new(Arc::clone(&live), Arc::clone(&parts.handler), now),
             live: watch::Sender::new(live),
             store: parts.store,
             keeper_store: parts.keeper_store,
@@ -137,7 +136,7 @@ impl Shared {
         let version = u32::try_from(live.version).unwrap_or(u32::MAX);
         let gauge = self.metrics.gauge(SETTINGS_VERSION, &[]);
         gauge.set(f64::from(version));
-        let is_without_queues = live.is_choosing || self.config.rows.table.is_some();
+        let is_without_queues = self.config.is_without_queues();
         let queues = live.groups.iter().flat_map(|group| &group.queues);
         let queues = queues.filter(|_| !is_without_queues).map(QueueName::as_str);
         for queue in queues.chain(is_without_queues.then_some("")) {

@@ -132,7 +132,8 @@ pub(crate) struct Load {
 }
 
 impl HeldLeases {
-    pub(crate) fn new(live: Arc<ActiveSettings>, now: Instant) -> Self {
+    /// Creates the state of a worker whose items `handler` works on.
+    pub(crate) fn new(live: Arc<ActiveSettings>, handler: Arc<dyn Handler>, now: Instant) -> Self {
         Self(Mutex::new(HeldState {
             live,
             leases: BTreeMap::new(),
@@ -151,14 +152,8 @@ impl HeldLeases {
             is_stopping: false,
             returning: 0,
             orphans: Vec::new(),
-            limits: Limits::default(),
+            limits: Limits::new(handler),
         }))
-    }
-
-    /// Applies the limits of this handler.
-    pub(crate) fn ruled_by(self, handler: Arc<dyn Handler>) -> Self {
-        self.state().limits.handler = Some(handler);
-        self
     }
 
     /// Methods check before they write, so a panic under the lock leaves nothing half done.
@@ -390,12 +385,14 @@ impl HeldState {
             self.pace.poll_soon(now);
         }
         let Some(lease) = self.leases.get_mut(&report.no) else {
-            self.orphan(report.id, report.attachment, now);
+            let orphan = OrphanedCall::of(report.id, report.attachment, now);
+            self.orphans.extend(orphan);
             return Nudge::Needed;
         };
         if !matches!(lease.items.get(&report.id), Some(Stage::Running(_))) {
             // The item was buried while its handler ran.
-            self.orphan(report.id, report.attachment, now);
+            let orphan = OrphanedCall::of(report.id, report.attachment, now);
+            self.orphans.extend(orphan);
             self.pass_turn(report.no, report.id);
             return Nudge::Needed;
         }
@@ -435,14 +432,6 @@ impl HeldState {
         let next = self.leases.get_mut(&no);
         if let Some(item) = next.and_then(|lease| lease.runs.next(id)) {
             self.waiting.push_front((no, item));
-        }
-    }
-
-    /// Keeps the call of an item whose lease is lost, to be recorded.
-    fn orphan(&mut self, id: ItemId, attachment: Attachment, now: Instant) {
-        if let Attachment::Call(made) = attachment {
-            self.orphans
-                .push(OrphanedCall::new(made.into_call(id, now), now));
         }
     }
 

@@ -9,7 +9,7 @@ use tenure_core::{Fence, ItemId, LeaseTiming, OnDead, OutcomeKind, Term, Token};
 use tokio::time::Instant;
 
 use super::{HeldLeases, HeldState, RunningItem};
-use crate::attachment::{Attachment, PendingSettle};
+use crate::attachment::{Attachment, OrphanedCall, PendingSettle};
 use crate::held_lease::{LeaseNo, LossReason, Stage};
 
 /// One renewal statement: all leases of one term.
@@ -103,6 +103,7 @@ impl HeldLeases {
         renewed: &Renewed,
     ) -> Option<LostHold> {
         let mut state = self.state();
+        let state = &mut *state;
         let lease = state.leases.get_mut(&no)?;
         if lease.is_over || now >= lease.deadline {
             return state.lose(no, LossReason::Late, now);
@@ -121,7 +122,6 @@ impl HeldLeases {
         }
         let fence = lease.fence;
         let mut running = Vec::new();
-        let mut orphans = Vec::new();
         for id in &gone {
             match lease.items.remove(id) {
                 Some(stage @ Stage::Running(_)) => {
@@ -130,16 +130,14 @@ impl HeldLeases {
                 }
                 Some(Stage::Answered(answered)) => {
                     lease.took(1);
-                    orphans.push((*id, answered.attachment));
+                    let orphan = OrphanedCall::of(*id, answered.attachment, now);
+                    state.orphans.extend(orphan);
                 }
                 _ => {}
             }
             lease.runs.forget(*id);
         }
         let is_empty = lease.items.is_empty();
-        for (id, attachment) in orphans {
-            state.orphan(id, attachment, now);
-        }
         let events = state.forget(no, &running);
         if is_empty {
             state.leases.remove(&no);
@@ -288,7 +286,8 @@ impl HeldState {
         let events = self.forget(no, &running);
         for (id, stage) in lease.items {
             if let Stage::Answered(answered) = stage {
-                self.orphan(id, answered.attachment, now);
+                let orphan = OrphanedCall::of(id, answered.attachment, now);
+                self.orphans.extend(orphan);
             }
         }
         Some(LostHold {

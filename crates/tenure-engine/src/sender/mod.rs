@@ -16,7 +16,6 @@ mod endpoint_effects;
 mod tracked_endpoint;
 
 use std::collections::btree_map::{BTreeMap, Entry};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +45,7 @@ const NONE_ISOLATED_FOR: Duration = Duration::from_millis(500);
 const UNKNOWN_ENDPOINT_DELAY: Duration = Duration::from_secs(1);
 
 /// Everything a sender needs.
+#[derive(Debug)]
 pub struct SenderParts {
     /// Store of endpoints and deliveries.
     pub store: Arc<dyn Store>,
@@ -57,15 +57,6 @@ pub struct SenderParts {
     pub term: Term,
     /// Seed of the random source, for repeatable runs; `None`: random.
     pub seed: Option<u64>,
-}
-
-impl fmt::Debug for SenderParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SenderParts")
-            .field("worker", &self.worker)
-            .field("term", &self.term)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Calls endpoints. It is both the handler and the chooser of its own engine:
@@ -111,6 +102,7 @@ impl fmt::Debug for SenderParts {
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Debug)]
 pub struct Sender {
     store: Arc<dyn Store>,
     caller: Arc<dyn Caller>,
@@ -152,13 +144,6 @@ impl SenderState {
         });
         Moment { store, local }
     }
-}
-
-/// Decision about a delivery.
-enum SendDecision<'a> {
-    Call(Arc<Endpoint>, InFlight<'a>),
-    /// The delivery is settled without a call.
-    End(Outcome),
 }
 
 /// Guard of a call under way.
@@ -229,25 +214,6 @@ impl Sender {
         Ok(chosen)
     }
 
-    /// Reuses a recent snapshot for the next claim, under load.
-    fn lanes_again(&self, room: &Room) -> Option<Vec<(EndpointLane, u32)>> {
-        let now = Instant::now();
-        let mut state = self.state();
-        let moment = state.moment(now);
-        let SenderState {
-            tracked,
-            cursor,
-            due,
-            is_more_due,
-            ..
-        } = &mut *state;
-        // The answer of this claim sets it again.
-        let is_more_due = std::mem::take(is_more_due);
-        let (read_at, due) = due.as_ref()?;
-        let is_fresh = is_more_due && now.saturating_duration_since(*read_at) < SNAPSHOT_REUSE;
-        is_fresh.then(|| choose::choose(tracked, &due.lanes, room, cursor, moment))
-    }
-
     /// Updates the tracked endpoints from rows that were read at `version` or later.
     fn update_endpoints(&self, endpoints: Vec<Endpoint>, version: u64) {
         let now = Instant::now();
@@ -277,20 +243,21 @@ impl Sender {
     }
 
     /// Decides whether to send a delivery now, by the state that its endpoint has after the claim.
-    fn admit(&self, number: u32) -> SendDecision<'_> {
+    /// `Err`: the delivery is settled without a call.
+    fn admit(&self, number: u32) -> Result<(Arc<Endpoint>, InFlight<'_>), Outcome> {
         let began = Instant::now();
         let mut state = self.state();
         let now = state.moment(began).store;
         let Some(tracked) = state.tracked.get_mut(&number) else {
-            return SendDecision::End(Outcome::snooze(UNKNOWN_ENDPOINT_DELAY));
+            return Err(Outcome::snooze(UNKNOWN_ENDPOINT_DELAY));
         };
         match tracked.status(now) {
             EndpointStatus::Open | EndpointStatus::Trial => {}
             // The delivery is released; its lane is not claimed from until the endpoint is open
             // again.
-            EndpointStatus::Closed => return SendDecision::End(Outcome::RELEASE),
+            EndpointStatus::Closed => return Err(Outcome::RELEASE),
             EndpointStatus::Gone(reason, error) => {
-                return SendDecision::End(Outcome::Dead {
+                return Err(Outcome::Dead {
                     reason: reason.to_owned(),
                     error: error.to_owned(),
                 });
@@ -303,13 +270,13 @@ impl Sender {
             endpoint: number,
             began,
         };
-        SendDecision::Call(Arc::clone(&tracked.endpoint), in_flight)
+        Ok((Arc::clone(&tracked.endpoint), in_flight))
     }
 
     async fn deliver(&self, item: &Item, delivery: &Delivery, cx: &Context) -> Outcome {
         let (endpoint, in_flight) = match self.admit(delivery.endpoint) {
-            SendDecision::Call(endpoint, in_flight) => (endpoint, in_flight),
-            SendDecision::End(outcome) => return outcome,
+            Ok(call) => call,
+            Err(outcome) => return outcome,
         };
         let event = &delivery.event;
         let Some(message) = event.event_id() else {
@@ -368,14 +335,6 @@ fn log_call(request: &Request<'_>, reply: &Reply, took: Duration) {
     }
 }
 
-impl fmt::Debug for Sender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender")
-            .field("term", &self.term)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Chooser for Sender {
     fn term(&self) -> Term {
         self.term
@@ -388,8 +347,23 @@ impl Chooser for Sender {
             && read_at.is_some_and(|at| at.elapsed() < NONE_ISOLATED_FOR)
     }
 
+    /// Reuses a recent snapshot for the next claim, under load.
     fn choose_again(&self, room: &Room) -> Option<Vec<(EndpointLane, u32)>> {
-        self.lanes_again(room)
+        let now = Instant::now();
+        let mut state = self.state();
+        let moment = state.moment(now);
+        let SenderState {
+            tracked,
+            cursor,
+            due,
+            is_more_due,
+            ..
+        } = &mut *state;
+        // The answer of this claim sets it again.
+        let is_more_due = std::mem::take(is_more_due);
+        let (read_at, due) = due.as_ref()?;
+        let is_fresh = is_more_due && now.saturating_duration_since(*read_at) < SNAPSHOT_REUSE;
+        is_fresh.then(|| choose::choose(tracked, &due.lanes, room, cursor, moment))
     }
 
     fn choose<'a>(&'a self, room: &'a Room) -> Answer<'a, Vec<(EndpointLane, u32)>> {

@@ -8,7 +8,9 @@ use tenure_core::store::{ChangeSettings, Cluster as _, Intake, Operate, Store};
 use tenure_core::{
     Clock, Event, Guarded, ItemId, Record, Setting, Settings, State, Timestamp, Token, WorkerId,
 };
-use tenure_engine::{Engine, EngineConfig, Handler, Keeper, Leases, Parts};
+use tenure_engine::{
+    Context, Engine, EngineConfig, EventFn, Handler, Keeper, Leases, Parts, WithOptions,
+};
 use tenure_store::memory::MemoryStore;
 use tokio::time::Instant;
 
@@ -48,6 +50,12 @@ pub(crate) struct World {
 pub(crate) fn fresh_worker() -> WorkerId {
     static WORKERS: AtomicU64 = AtomicU64::new(1);
     WorkerId::new("worker", WORKERS.fetch_add(1, Ordering::Relaxed)).unwrap()
+}
+
+/// A handler that completes every event and fans it out.
+pub(crate) fn fan_out() -> WithOptions {
+    let done = EventFn::new(|_: Event, _: Context| async { Ok(()) });
+    WithOptions::fan_out(Arc::new(done))
 }
 
 impl World {

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use tenure_core::store::StoreError;
 use tenure_core::{Event, IntoOutcome, Invalid, Publisher, QueueName, TopicPattern, WorkerId};
 use tenure_engine::{
-    Context, Duties, EngineConfig, EventFn, FanOut, Handler, HandlerOptions, JsonFn, Relay,
-    StopReport, Topics, WithOptions,
+    Context, Duties, EngineConfig, EventFn, Handler, HandlerOptions, JsonFn, Relay, StopReport,
+    Topics, WithOptions,
 };
 
 use super::private::Work;
@@ -322,7 +322,7 @@ impl EventSource {
         }
         let subscribed = SubscribedTopics::new(tenure.shared(), unsubscribed);
         topics.add(TopicPattern::any(), Arc::new(subscribed));
-        Arc::new(FanOut::new(Arc::new(topics)))
+        Arc::new(WithOptions::fan_out(Arc::new(topics)))
     }
 }
 

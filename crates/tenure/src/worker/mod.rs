@@ -146,7 +146,7 @@ impl<S: Source> WorkerBuilder<S> {
 
     /// Sets the host name shown in lists of workers.
     pub fn host(mut self, host: impl Into<String>) -> Self {
-        self.config.host = host.into();
+        self.config.host = Some(host.into());
         self
     }
 
