@@ -81,6 +81,7 @@ impl ChunkHome {
 }
 
 /// The worker, the matrix and the job for which chunks are claimed.
+#[derive(Debug)]
 pub(crate) struct Workplace {
     pub(crate) tenure: Tenure,
     pub(crate) home: Arc<ChunkHome>,
@@ -106,6 +107,7 @@ impl Workplace {
 /// Request for a chunk, created by [`HeldJob::chunk`](crate::job::HeldJob::chunk) or
 /// [`Matrix::chunk`](crate::job::Matrix::chunk).
 #[must_use = "nothing is claimed before `claim` or `wait`"]
+#[derive(Debug)]
 pub struct ChunkAsk {
     place: Arc<Workplace>,
     name: String,
@@ -203,16 +205,6 @@ impl ChunkAsk {
     }
 }
 
-impl fmt::Debug for ChunkAsk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChunkAsk")
-            .field("matrix", &self.place.matrix)
-            .field("name", &self.name)
-            .field("fresh_for", &self.fresh_for)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Answer to the request for a chunk.
 #[derive(Debug)]
 #[must_use = "a chunk that is dropped is released"]
@@ -236,6 +228,7 @@ pub enum ChunkAnswer {
 }
 
 /// A claim; while `is_open`, dropping it releases the chunk.
+#[derive(Debug)]
 struct Loose {
     place: Arc<Workplace>,
     key: ChunkKey,
@@ -296,6 +289,7 @@ impl Drop for Loose {
 /// # }
 /// ```
 #[must_use = "a chunk that is dropped is released"]
+#[derive(Debug)]
 pub struct HeldChunk {
     chunk: Chunk,
     kept: RenewedChunk,
@@ -451,15 +445,6 @@ impl HeldChunk {
             cursor: None,
             now: None,
         }
-    }
-}
-
-impl fmt::Debug for HeldChunk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldChunk")
-            .field("key", &self.chunk.key)
-            .field("fence", &self.fence())
-            .finish_non_exhaustive()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use tenure_core::store::StoreError;
-use tenure_core::{Event, IntoOutcome, Invalid, Publisher, QueueName, TopicPattern, WorkerId};
+use tenure_core::{Event, IntoOutcome, Invalid, Publisher, QueueName, TopicPattern};
 use tenure_engine::{
     Context, Duties, EngineConfig, EventFn, Handler, HandlerOptions, JsonFn, Relay, StopReport,
     Topics, WithOptions,
@@ -222,7 +222,7 @@ impl WorkerBuilder {
     #[cfg(feature = "testing")]
     pub fn test(mut self) -> Result<crate::testing::TestWorker, WorkerError> {
         self.check()?;
-        let handler = self.source.into_handler(&self.tenure);
+        let handler = self.source.handler(&self.tenure);
         let EngineConfig {
             settings, queues, ..
         } = self.config;
@@ -275,17 +275,14 @@ impl WorkerBuilder {
             }
         };
         let report = worker.until(idle).await?;
-        match failed {
-            None => Ok(report),
-            Some(error) => Err(WorkerError::Failed(error.to_string())),
-        }
+        failed.map_or(Ok(report), |error| {
+            Err(WorkerError::Failed(error.to_string()))
+        })
     }
 }
 
 impl private::Source for EventSource {
-    fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid> {
-        tenure.next_worker_id()
-    }
+    const TRADE: Option<&'static str> = None;
 
     fn check(&self, _tenure: &Tenure, problems: &mut Vec<Invalid>) {
         // An invalid pattern has been reported already; its handler is not missing.
@@ -295,19 +292,14 @@ impl private::Source for EventSource {
         }
     }
 
-    fn into_work(
-        self,
-        tenure: &Tenure,
-        _worker: &WorkerId,
-        _config: &mut EngineConfig,
-    ) -> Result<Work, Invalid> {
-        Ok(Work::on(tenure, self.into_handler(tenure)))
+    fn into_handler(self, work: &mut Work) -> Result<Arc<dyn Handler>, Invalid> {
+        Ok(self.handler(&work.tenure))
     }
 }
 
 impl EventSource {
     /// Combines the routes into one handler for all topics.
-    fn into_handler(self, tenure: &Tenure) -> Arc<dyn Handler> {
+    fn handler(self, tenure: &Tenure) -> Arc<dyn Handler> {
         let unsubscribed = if self.routes.is_empty() {
             Unsubscribed::Waits
         } else {

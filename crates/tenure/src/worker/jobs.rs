@@ -75,19 +75,16 @@ pub struct JobSource {
 type Function = Arc<dyn Fn(HeldJob) -> Handling<'static> + Send + Sync>;
 
 /// Handler and limits of one kind.
+#[derive(Default)]
 struct Route {
     function: Option<Function>,
-    max_hold: Duration,
+    max_hold: Option<Duration>,
     rules: Rules,
 }
 
-impl Default for Route {
-    fn default() -> Self {
-        Self {
-            function: None,
-            max_hold: MAX_HOLD,
-            rules: Rules::default(),
-        }
+impl Route {
+    fn max_hold(&self) -> Duration {
+        self.max_hold.unwrap_or(MAX_HOLD)
     }
 }
 
@@ -102,7 +99,12 @@ impl WorkerBuilder<JobSource> {
             },
             ..EngineConfig::default()
         };
-        config.rows.recovery = Recovery::InClaim;
+        config.rows = RowClaims {
+            leases: Leases::Jobs,
+            table: Some("tenure_jobs".to_owned()),
+            recovery: Recovery::InClaim,
+            ..RowClaims::default()
+        };
         config.timing = Term::new(TERM).map(|term| timing(term, HEARTBEAT)).ok();
         Self::of(tenure, JobSource::default(), config)
     }
@@ -138,7 +140,7 @@ impl WorkerBuilder<JobSource> {
         let JobSource { kinds, last, .. } = &mut self.source;
         let last = last.as_ref();
         if let Some(route) = last.and_then(|kind| kinds.get_mut(kind)) {
-            route.max_hold = options.own_timeout().unwrap_or(route.max_hold);
+            route.max_hold = options.own_timeout().or(route.max_hold);
             route.rules = Rules {
                 max_retries: options.own_retries(),
                 limit: options.own_limit(),
@@ -153,7 +155,7 @@ impl WorkerBuilder<JobSource> {
     /// fails and is retried from its last checkpoint.
     pub fn max_hold(mut self, kind: &str, longest: Duration) -> Self {
         if let Some(route) = self.route(kind) {
-            route.max_hold = longest;
+            route.max_hold = Some(longest);
         }
         self
     }
@@ -187,19 +189,14 @@ impl WorkerBuilder<JobSource> {
 impl private::Source for JobSource {
     const LIMITS: Option<(u32, u32)> = Some((CONCURRENCY, 1));
 
-    fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid> {
-        tenure.worker_id_for("jobs")
-    }
+    const TRADE: Option<&'static str> = Some("jobs");
 
     fn check(&self, tenure: &Tenure, problems: &mut Vec<Invalid>) {
         let mut kinds = self.kinds.iter();
         if let Some((kind, _)) = kinds.find(|(_, route)| route.function.is_none()) {
             let expected = "a handler for this kind: `.on(…)`";
-            problems.push(Invalid::new(
-                "max_hold",
-                format!("set for {kind}"),
-                expected,
-            ));
+            let found = format!("set for {kind}");
+            problems.push(Invalid::new("max_hold", found, expected));
         }
         if tenure.store().job_store().is_none() {
             let (found, expected) = ("one that does not support jobs", "PostgreSQL or SQLite");
@@ -207,34 +204,23 @@ impl private::Source for JobSource {
         }
     }
 
-    fn into_work(
-        self,
-        tenure: &Tenure,
-        worker: &WorkerId,
-        config: &mut EngineConfig,
-    ) -> Result<Work, Invalid> {
+    fn into_handler(self, work: &mut Work) -> Result<Arc<dyn Handler>, Invalid> {
         let home = match self.chunks {
             Some(renewer) => Arc::new(ChunkHome::new(renewer)),
-            None => Arc::clone(tenure.chunk_home()),
+            None => Arc::clone(work.tenure.chunk_home()),
         };
+        let config = &mut work.config;
         config.chunks = Some(Arc::clone(home.keeper()));
-        config.rows = RowClaims {
-            leases: Leases::Jobs,
-            table: Some("tenure_jobs".to_owned()),
-            kinds: self.kinds.keys().map(ToString::to_string).collect(),
-            ..config.rows.clone()
-        };
+        config.rows.kinds = self.kinds.keys().map(ToString::to_string).collect();
         let handler = JobHandlers {
-            tenure: tenure.clone(),
-            worker: worker.clone(),
+            tenure: work.tenure.clone(),
+            worker: work.worker.clone(),
             home: Arc::clone(&home),
             kinds: self.kinds,
             term: config.timing.map_or(TERM, |timing| timing.term.length()),
         };
-        Ok(Work {
-            chunks: Some(home),
-            ..Work::on(tenure, Arc::new(handler))
-        })
+        work.chunks = Some(home);
+        Ok(Arc::new(handler))
     }
 }
 
@@ -258,6 +244,13 @@ struct JobHandlers {
 }
 
 impl JobHandlers {
+    fn route(&self, item: &Item) -> Option<&Route> {
+        let Content::Row(row) = &item.content else {
+            return None;
+        };
+        self.kinds.get(&JobKind::of_row(row)?)
+    }
+
     async fn work(&self, item: Item, cx: Context) -> Result<Outcome, Failure> {
         let id = item.id.number();
         let job = match job_port(&self.tenure)?.job(JobId::new(id), None).await {
@@ -267,13 +260,13 @@ impl JobHandlers {
             Err(error) if error.is_transient() => return Ok(Outcome::snooze(READ_RETRY_DELAY)),
             Err(error) => return Err(error.into()),
         };
-        let route = self.kinds.get(&job.kind);
-        let Some(function) = route.and_then(|route| route.function.as_ref()) else {
+        let Some((function, longest)) = self.kinds.get(&job.kind).and_then(|route| {
+            let function = route.function.as_ref()?;
+            Some((function, route.max_hold()))
+        }) else {
             // Retried: a newer worker may know the kind.
-            return Err(Failure::new(format!(
-                "no handler takes jobs of {}",
-                job.kind
-            )));
+            let error = format!("no handler takes jobs of {}", job.kind);
+            return Err(Failure::new(error));
         };
         let place = Workplace {
             tenure: self.tenure.clone(),
@@ -283,10 +276,9 @@ impl JobHandlers {
             job: None,
         };
         // The engine cannot end a hold before its term is over, so enforce a shorter maximum here.
-        let longest = route.map(|route| route.max_hold);
-        let Some(longest) = longest.filter(|longest| *longest < self.term) else {
+        if longest >= self.term {
             return function(HeldJob::new(job, cx, place, None)).await;
-        };
+        }
         let ends_at = Instant::now() + longest;
         let work = function(HeldJob::new(job, cx, place, Some(ends_at)));
         timeout_at(ends_at, work).await.unwrap_or_else(|_| {
@@ -303,18 +295,12 @@ impl Handler for JobHandlers {
     }
 
     fn max_hold(&self, item: &Item) -> Option<Duration> {
-        let Content::Row(row) = &item.content else {
-            return None;
-        };
-        let kind = JobKind::of_row(row)?;
-        self.kinds.get(&kind).map(|route| route.max_hold)
+        self.route(item).map(Route::max_hold)
     }
 
     fn rules(&self, item: &Item) -> Rules {
-        let Content::Row(row) = &item.content else {
-            return Rules::default();
-        };
-        let route = JobKind::of_row(row).and_then(|kind| self.kinds.get(&kind));
-        route.map_or_else(Rules::default, |route| route.rules)
+        self.route(item)
+            .map(|route| route.rules)
+            .unwrap_or_default()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use tenure_core::store::Rows;
 use tenure_core::{
-    Content, Event, Failure, IntoOutcome, Invalid, Item, LeaseTable, Outcome, States, WorkerId,
+    Content, Event, Failure, IntoOutcome, Invalid, Item, LeaseTable, Outcome, States,
 };
 use tenure_engine::{
     Context, Duties, Duty, EngineConfig, EventFn, Handler, HandlerOptions, Handling, JsonFn,
@@ -117,9 +117,7 @@ impl WorkerBuilder<RowSource> {
 }
 
 impl private::Source for RowSource {
-    fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid> {
-        tenure.worker_id_for("rows")
-    }
+    const TRADE: Option<&'static str> = Some("rows");
 
     fn check(&self, _tenure: &Tenure, problems: &mut Vec<Invalid>) {
         if self.handler.is_none() && problems.is_empty() {
@@ -127,27 +125,18 @@ impl private::Source for RowSource {
         }
     }
 
-    fn into_work(
-        self,
-        tenure: &Tenure,
-        _worker: &WorkerId,
-        config: &mut EngineConfig,
-    ) -> Result<Work, Invalid> {
+    fn into_handler(self, work: &mut Work) -> Result<Arc<dyn Handler>, Invalid> {
         let rows = self.table.rows();
-        let (keeper_store, keeper_rows) = tenure.companion_of(rows).map_err(|problem| {
+        let (keeper_store, keeper_rows) = work.tenure.companion_of(rows).map_err(|problem| {
             let expected = "a table that can be leased";
             Invalid::new("the table", problem.to_string(), expected)
         })?;
-        config.rows.leases = Leases::Rows(Arc::<dyn Rows>::clone(rows), keeper_rows);
-        Ok(Work {
-            store: tenure.shared(),
-            keeper_store,
-            handler: Arc::new(RowEvents {
-                table: self.table.described().clone(),
-                handler: self.handler.ok_or_else(no_handler)?,
-            }),
-            chunks: None,
-        })
+        work.config.rows.leases = Leases::Rows(Arc::<dyn Rows>::clone(rows), keeper_rows);
+        work.keeper_store = Some(keeper_store);
+        Ok(Arc::new(RowEvents {
+            table: self.table.described().clone(),
+            handler: self.handler.ok_or_else(no_handler)?,
+        }))
     }
 }
 
