@@ -37,16 +37,13 @@ impl CallMade {
     /// Returns the call for the store. A call that is still under way was cancelled and counts as
     /// aborted.
     pub(crate) fn into_call(self, delivery: ItemId, now: Instant) -> Call {
-        let (reply, outcome) = match self.end {
-            Some((reply, outcome)) => (Some(reply), outcome),
-            None => (None, AttemptOutcome::Aborted),
-        };
+        let (reply, outcome) = self.end.unzip();
         Call {
             delivery,
             fence: self.fence,
             attempt: self.attempt,
             ago: now.saturating_duration_since(self.began),
-            outcome,
+            outcome: outcome.unwrap_or(AttemptOutcome::Aborted),
             reply,
         }
     }

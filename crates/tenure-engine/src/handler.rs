@@ -157,6 +157,20 @@ pub struct Context {
 }
 
 impl Context {
+    /// Creates the context of an attempt at `item`, under the lease with this proof.
+    pub(crate) fn new(item: &Item, (token, fence): (Token, Fence), deadline: Instant) -> Self {
+        Self {
+            id: item.id,
+            token,
+            fence,
+            attempt: item.counters.attempts.saturating_add(1),
+            deadline,
+            cancel: CancellationToken::new(),
+            call: CallSlot::of(item.id),
+            event: None,
+        }
+    }
+
     /// Id of the item.
     pub fn id(&self) -> ItemId {
         self.id

@@ -7,6 +7,7 @@
 //! A lease is renewed until its last settle is answered.
 
 use std::collections::{BTreeSet, HashMap};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::Guarded;
 use tenure_core::store::{Answer, Renew, Renewed};
+use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, warn};
 
@@ -48,18 +50,28 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 });
             }
         }
-        let next_tick = sleep_until(now + tick);
-        tokio::pin!(next_tick);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut next_tick => break,
-                // The interval may be shorter now.
-                () = &mut tuned => break,
-                Some(term) = batches.next() => {
-                    under_way.remove(&term);
-                }
-            }
+        let ended = |term| {
+            under_way.remove(&term);
+        };
+        drive(&mut batches, now + tick, tuned, ended).await;
+    }
+}
+
+/// Polls futures until then, or until the settings change: the interval may be shorter then.
+pub(crate) async fn drive<F: Future>(
+    futures: &mut FuturesUnordered<F>,
+    until: Instant,
+    mut tuned: Pin<&mut Notified<'_>>,
+    mut ended: impl FnMut(F::Output),
+) {
+    let until = sleep_until(until);
+    tokio::pin!(until);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut until => return,
+            () = &mut tuned => return,
+            Some(output) = futures.next() => ended(output),
         }
     }
 }
@@ -132,8 +144,8 @@ fn apply(shared: &Shared, no: LeaseNo, sent_at: Instant, answer: Guarded<Renewed
     }
 }
 
-/// Repeats a renewal until it is answered, fails for good, or `bound` has passed. Returns the moment
-/// before the answered call was sent.
+/// Repeats a renewal until it is answered, fails for good, or `bound` has passed. Returns the
+/// moment before the answered call was sent.
 pub(crate) async fn renew_until<'a, T>(
     metrics: &Metrics,
     verb: &'static str,

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use tenure_core::{Item, Lease, Outcome, Settings};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::attachment::CallSlot;
 use crate::executor::{answered, fanned_out};
 use crate::handler::{Context, Failed, Handler};
 
@@ -54,16 +52,8 @@ impl Inline {
             .map_or(max_hold, |own| own.max(max_hold));
         let failures = item.counters.failures;
         let fan_out = fanned_out(self.handler.as_ref(), &item);
-        let cx = Context {
-            id: item.id,
-            token: lease.token.clone(),
-            fence: lease.fence,
-            attempt: item.counters.attempts.saturating_add(1),
-            deadline: Instant::now() + max_hold,
-            cancel: CancellationToken::new(),
-            call: CallSlot::of(item.id),
-            event: None,
-        };
+        let proof = (lease.token.clone(), lease.fence);
+        let cx = Context::new(&item, proof, Instant::now() + max_hold);
         let work = AssertUnwindSafe(async { self.handler.handle(item, cx).await });
         let outcome = answered(work.catch_unwind().await).unwrap_or_else(|failure| {
             let failed = Failed {

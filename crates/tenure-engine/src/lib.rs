@@ -22,9 +22,9 @@
 //! own clock and cancels work whose lease is over.
 //!
 //! A [`Handler`] works on items, [`Topics`] selects a handler by topic, [`Relay`] sends events to a
-//! publisher, [`WithOptions::fan_out`] turns done events into deliveries, and [`Sender`] is the handler and the
-//! [`Chooser`] of an engine that sends deliveries. Programs rarely start an [`Engine`] themselves:
-//! the crate `tenure` assembles one.
+//! publisher, [`WithOptions::fan_out`] turns done events into deliveries, and [`Sender`] is the
+//! handler and the [`Chooser`] of an engine that sends deliveries. Programs rarely start an
+//! [`Engine`] themselves: the crate `tenure` assembles one.
 
 mod attachment;
 mod breaker;

@@ -9,7 +9,6 @@ use metrics::{
     Gauge, Histogram, Label, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram,
 };
-use tenure_core::OutcomeKind;
 use tenure_core::store::{Answer, StoreError, StoreErrorKind};
 use tokio::time::{Instant, timeout_at};
 
@@ -119,14 +118,6 @@ const VERBS: [&str; 12] = [
     "record_calls",
 ];
 
-/// Outcomes that a worker settles.
-const SETTLED_KINDS: [OutcomeKind; 4] = [
-    OutcomeKind::Done,
-    OutcomeKind::Retry,
-    OutcomeKind::Dead,
-    OutcomeKind::Release,
-];
-
 type Labels<'a> = &'a [(&'static str, &'a str)];
 
 /// The metrics of one worker.
@@ -171,8 +162,8 @@ impl Metrics {
 
     /// Registers the counters of a queue at zero.
     pub(crate) fn register_queue(&self, queue: &str) {
-        for kind in SETTLED_KINDS {
-            self.count(SETTLED, &[("queue", queue), ("outcome", kind.as_str())], 0);
+        for outcome in ["done", "retry", "dead", "release"] {
+            self.count(SETTLED, &[("queue", queue), ("outcome", outcome)], 0);
         }
     }
 

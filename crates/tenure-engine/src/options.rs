@@ -143,9 +143,8 @@ impl WithOptions {
             // Stops work that the handler has spawned elsewhere.
             cancel.cancel();
             let timeout = duration_text(timeout);
-            Err(Failure::new(format!(
-                "the handler timed out after {timeout}"
-            )))
+            let error = format!("the handler timed out after {timeout}");
+            Err(Failure::new(error))
         })
     }
 }

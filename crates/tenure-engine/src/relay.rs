@@ -109,10 +109,8 @@ impl Relay {
                 PublishErrorKind::Retry { after } | PublishErrorKind::Away { after } => after,
                 PublishErrorKind::Reject | _ => None,
             };
-            return Err(PublishError::new(
-                PublishErrorKind::Away { after },
-                error.reason,
-            ));
+            let kind = PublishErrorKind::Away { after };
+            return Err(PublishError::new(kind, error.reason));
         }
         let publication = Publication {
             id: cx.id(),
@@ -159,13 +157,13 @@ impl Relay {
 impl Handler for Relay {
     fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
         Box::pin(async move {
-            match item.content {
-                Content::Event(event) => self.relay(&event, &cx).await,
-                Content::Delivery(_) | Content::Row(_) => Err(Failure::new(format!(
-                    "the item is not an event, and publisher {} accepts only events",
-                    self.name
-                ))),
-            }
+            let Content::Event(event) = item.content else {
+                let name = &self.name;
+                let error =
+                    format!("the item is not an event, and publisher {name} accepts only events");
+                return Err(Failure::new(error));
+            };
+            self.relay(&event, &cx).await
         })
     }
 

@@ -5,15 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::{Failure, Outcome};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::attachment::Attachment;
 use crate::claim_loop::{report_load, settle_until};
 use crate::handler::Failed;
+use crate::heartbeat::drive;
 use crate::held::OverdueItem;
 use crate::held_lease::LossReason;
 use crate::metrics::OVERDUE;
@@ -37,7 +37,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         for overdue in shared.held_leases.take_overdue(now) {
             shared.metrics.count(OVERDUE, &[], 1);
-            let max_hold = overdue.max_hold;
+            let max_hold = overdue.running.max_hold;
             warn!(
                 item = %overdue.id,
                 ?max_hold,
@@ -57,34 +57,25 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         // A lease claimed during the sleep ends after the sleep.
         let tick = shared.held_leases.tick();
         let next = shared.held_leases.next_end().unwrap_or(now + tick);
-        let end = sleep_until(next.min(now + tick));
-        tokio::pin!(end);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut end => break,
-                // The interval may be shorter now.
-                () = &mut tuned => break,
-                Some(()) = ends.next() => {}
-            }
-        }
+        drive(&mut ends, next.min(now + tick), tuned, drop).await;
     }
 }
 
 /// Settles an overdue item from the keeper's thread, because the handler may block its own thread.
 /// Retries for one term; then the lease lapses.
 async fn end(shared: Arc<Shared>, overdue: OverdueItem) {
-    let max_hold = tenure_core::duration_text(overdue.max_hold);
+    let running = overdue.running;
+    let max_hold = tenure_core::duration_text(running.max_hold);
     let failure = Failure::new(format!("processing time exceeded: longer than {max_hold}"));
     let outcome = shared.judge(&Failed {
-        failures: overdue.failures,
-        endpoint: overdue.endpoint,
+        failures: running.failures,
+        endpoint: running.delivery.map(|(endpoint, _)| endpoint),
         failure: &failure,
-        max_retries: overdue.max_retries,
+        max_retries: running.max_retries,
         chance: shared.rng.chance(),
     });
     let mut pending = overdue.pending;
-    pending.add(overdue.id, outcome, overdue.call);
+    pending.add(overdue.id, outcome, running.call.take());
     // The later items are released even if the next one could start, because this handler may still
     // run.
     for id in overdue.behind {

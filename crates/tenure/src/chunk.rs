@@ -236,6 +236,19 @@ struct Loose {
     is_open: bool,
 }
 
+impl Loose {
+    fn ending(&self, job: Option<JobHold>, end: Option<ChunkEnd>) -> EndChunk {
+        EndChunk {
+            key: self.key.clone(),
+            token: self.token.clone(),
+            job,
+            end,
+            cursor: None,
+            now: None,
+        }
+    }
+}
+
 impl Drop for Loose {
     /// Without a Tokio runtime nothing can be written, and the lease lapses.
     fn drop(&mut self) {
@@ -246,15 +259,8 @@ impl Drop for Loose {
             return;
         };
         let tenure = self.place.tenure.clone();
-        let end = EndChunk {
-            key: self.key.clone(),
-            token: self.token.clone(),
-            // Released even if the hold on the job is over.
-            job: None,
-            end: Some(ChunkEnd::Released),
-            cursor: None,
-            now: None,
-        };
+        // Released even if the hold on the job is over.
+        let end = self.ending(None, Some(ChunkEnd::Released));
         let returning = self.place.home.begin_return();
         runtime.spawn(async move {
             let _returning = returning;
@@ -437,14 +443,7 @@ impl HeldChunk {
     }
 
     fn ending(&self, end: Option<ChunkEnd>) -> EndChunk {
-        EndChunk {
-            key: self.chunk.key.clone(),
-            token: self.loose.token.clone(),
-            job: self.loose.place.hold(),
-            end,
-            cursor: None,
-            now: None,
-        }
+        self.loose.ending(self.loose.place.hold(), end)
     }
 }
 

@@ -209,7 +209,7 @@ macro_rules! one {
 }
 
 macro_rules! many {
-    ($([$($generics:tt)*] $many:ty: $each:ident;)*) => {$(
+    ($([$($generics:tt)*] $many:ty: $each:expr;)*) => {$(
         impl<T: Into<NewEvent> + Clone, $($generics)*> sealed::Sealed for $many {}
 
         impl<T: Into<NewEvent> + Clone, $($generics)*> Events for $many {
@@ -228,20 +228,12 @@ macro_rules! many {
 
 one!(NewEvent, Event);
 many!(
-    [] Vec<T>: owned;
-    [] &Vec<T>: copied;
-    [] &[T]: copied;
-    [const N: usize] [T; N]: owned;
-    [const N: usize] &[T; N]: copied;
+    [] Vec<T>: T::into;
+    [] &Vec<T>: |event| event.clone().into();
+    [] &[T]: |event| event.clone().into();
+    [const N: usize] [T; N]: T::into;
+    [const N: usize] &[T; N]: |event| event.clone().into();
 );
-
-fn owned(event: impl Into<NewEvent>) -> NewEvent {
-    event.into()
-}
-
-fn copied(event: &(impl Into<NewEvent> + Clone)) -> NewEvent {
-    event.clone().into()
-}
 
 /// Checks all events; returns the problems of all of them.
 fn checked(events: impl Iterator<Item = NewEvent>) -> Result<Vec<Event>, StoreError> {

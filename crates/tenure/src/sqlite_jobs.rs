@@ -13,8 +13,8 @@ use crate::jobs::{Jobs, first};
 
 impl Jobs {
     /// Writes a job on the caller's connection: inside a transaction, the job exists if and only if
-    /// the transaction commits. Call [`Tenure::wake`](crate::Tenure::wake) after the commit; otherwise workers find the
-    /// job at their next poll.
+    /// the transaction commits. Call [`Tenure::wake`](crate::Tenure::wake) after the commit;
+    /// otherwise workers find the job at their next poll.
     ///
     /// # Errors
     /// The open store is not SQLite, or the file is busy. Roll the transaction back.

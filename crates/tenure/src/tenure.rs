@@ -240,10 +240,8 @@ impl Tenure {
     /// # Errors
     /// The database is unavailable.
     pub async fn release(&self, token: &Token) -> Result<u32, StoreError> {
-        let settlement = self
-            .settle(&Settle::new(token.clone()).rest(Rest::Release))
-            .await?;
-        Ok(settlement.rest)
+        let settle = Settle::new(token.clone()).rest(Rest::Release);
+        Ok(self.settle(&settle).await?.rest)
     }
 
     /// Ends lapsed leases: their items become pending again, or dead if they lapsed too often.
@@ -279,12 +277,9 @@ impl Tenure {
         if connections >= CONNECTIONS_MIN {
             return Ok(());
         }
-        let expected = format!("{CONNECTIONS_MIN} or more: two are kept for the heartbeat");
-        Err(Invalid::new(
-            "connections",
-            connections.to_string(),
-            expected,
-        ))
+        let (found, least) = (connections.to_string(), CONNECTIONS_MIN);
+        let expected = format!("{least} or more: two are kept for the heartbeat");
+        Err(Invalid::new("connections", found, expected))
     }
 
     /// Id of the next worker: the first one has the id of this program, later ones share only its

@@ -15,7 +15,6 @@ use tenure_core::store::Isolation;
 use tenure_core::webhook::Delivery;
 use tenure_core::{Held, Item, ItemId, KeyStatus, Outcome, settle_run};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use self::limits::Limits;
 pub(crate) use renewal::{LostHold, OverdueItem, RenewalBatch};
@@ -68,16 +67,18 @@ struct HeldState {
     limits: Limits,
 }
 
+/// An item whose handler runs.
 #[derive(Clone, Debug)]
-struct RunningItem {
+pub(crate) struct RunningItem {
     began: Instant,
-    max_hold: Duration,
+    pub(crate) max_hold: Duration,
     /// Failures before this attempt.
-    failures: u32,
-    max_retries: Option<u32>,
+    pub(crate) failures: u32,
+    /// Maximum number of retries of the handler; `None`: as in the settings.
+    pub(crate) max_retries: Option<u32>,
     /// Endpoint number and event of a delivery.
-    delivery: Option<(u32, ItemId)>,
-    call: CallSlot,
+    pub(crate) delivery: Option<(u32, ItemId)>,
+    pub(crate) call: CallSlot,
 }
 
 impl RunningItem {
@@ -330,7 +331,7 @@ impl HeldState {
             let Some(lease) = self.leases.get_mut(&no) else {
                 continue;
             };
-            let (token, fence) = (lease.token.clone(), lease.fence);
+            let proof = (lease.token.clone(), lease.fence);
             let max_hold = lease.timing.max_hold;
             // The watchdog handles leases past their deadline.
             if now >= lease.deadline {
@@ -342,25 +343,15 @@ impl HeldState {
                 self.pass_turn(no, item.id);
                 continue;
             };
-            let cancel = CancellationToken::new();
-            *stage = Stage::Running(cancel.clone());
+            let cx = Context::new(&item, proof, now + max_hold);
+            *stage = Stage::Running(cx.cancel.clone());
             let running_item = RunningItem {
                 began: now,
                 max_hold,
                 failures: item.counters.failures,
                 max_retries: rules.max_retries,
                 delivery: delivery_of(&item),
-                call: CallSlot::of(item.id),
-            };
-            let cx = Context {
-                id: item.id,
-                token,
-                fence,
-                attempt: item.counters.attempts.saturating_add(1),
-                deadline: running_item.overdue_at(),
-                cancel,
-                call: running_item.call.clone(),
-                event: None,
+                call: cx.call.clone(),
             };
             self.running.insert((no, item.id), running_item);
             self.busy_executors += 1;

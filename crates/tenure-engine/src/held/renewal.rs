@@ -9,7 +9,7 @@ use tenure_core::{Fence, ItemId, LeaseTiming, OnDead, OutcomeKind, Term, Token};
 use tokio::time::Instant;
 
 use super::{HeldLeases, HeldState, RunningItem};
-use crate::attachment::{Attachment, OrphanedCall, PendingSettle};
+use crate::attachment::{OrphanedCall, PendingSettle};
 use crate::held_lease::{LeaseNo, LossReason, Stage};
 
 /// One renewal statement: all leases of one term.
@@ -42,16 +42,8 @@ pub(crate) struct OverdueItem {
     pub(crate) pending: PendingSettle,
     /// Later items of its run.
     pub(crate) behind: Vec<ItemId>,
-    /// Webhook call of a delivery, if any.
-    pub(crate) call: Attachment,
-    pub(crate) max_hold: Duration,
     pub(crate) term: Term,
-    /// Failures before this attempt.
-    pub(crate) failures: u32,
-    /// Maximum number of retries of the handler; `None`: as in the settings.
-    pub(crate) max_retries: Option<u32>,
-    /// Endpoint number of a delivery.
-    pub(crate) endpoint: Option<u32>,
+    pub(crate) running: RunningItem,
 }
 
 impl HeldLeases {
@@ -179,11 +171,11 @@ impl HeldLeases {
         let due: Vec<_> = state
             .running
             .iter()
-            .filter(|(_, running_item)| now >= running_item.overdue_at())
-            .map(|(key, running_item)| (*key, running_item.clone()))
+            .filter(|(_, running)| now >= running.overdue_at())
+            .map(|(key, running)| (*key, running.clone()))
             .collect();
         let mut overdue = Vec::new();
-        for ((no, id), running_item) in due {
+        for ((no, id), running) in due {
             state.running.remove(&(no, id));
             let Some(lease) = state.leases.get_mut(&no) else {
                 continue;
@@ -200,12 +192,8 @@ impl HeldLeases {
                     id,
                     pending,
                     behind: lease.take_behind(id),
-                    call: running_item.call.take(),
-                    max_hold: running_item.max_hold,
                     term: lease.timing.term,
-                    failures: running_item.failures,
-                    max_retries: running_item.max_retries,
-                    endpoint: running_item.delivery.map(|(endpoint, _)| endpoint),
+                    running,
                 });
             }
         }

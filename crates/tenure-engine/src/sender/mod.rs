@@ -280,9 +280,8 @@ impl Sender {
         };
         let event = &delivery.event;
         let Some(message) = event.event_id() else {
-            return Outcome::dead(
-                "its event has no id, so receivers could not tell it from others",
-            );
+            let error = "its event has no id, so receivers could not tell it from others";
+            return Outcome::dead(error);
         };
         let request = Request {
             endpoint: &endpoint,
@@ -378,12 +377,11 @@ impl Chooser for Sender {
 impl Handler for Sender {
     fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
         Box::pin(async move {
-            match &item.content {
-                Content::Delivery(delivery) => Ok(self.deliver(&item, delivery, &cx).await),
-                Content::Event(_) | Content::Row(_) => Err(Failure::new(
-                    "the item is not a delivery, and the sender accepts only deliveries",
-                )),
-            }
+            let Content::Delivery(delivery) = &item.content else {
+                let error = "the item is not a delivery, and the sender accepts only deliveries";
+                return Err(Failure::new(error));
+            };
+            Ok(self.deliver(&item, delivery, &cx).await)
         })
     }
 

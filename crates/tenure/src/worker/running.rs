@@ -81,10 +81,7 @@ impl Worker {
             why = self.failed() => Some(why),
         };
         let report = self.stop().await;
-        match failed {
-            None => Ok(report),
-            Some(why) => Err(WorkerError::Failed(why)),
-        }
+        failed.map_or(Ok(report), |why| Err(WorkerError::Failed(why)))
     }
 
     /// Returns a handle that wakes the engine; `None` once the worker is stopping.
