@@ -15,7 +15,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::held_job::{HoldError, accepted};
-use crate::jobs::job_port;
 use crate::tenure::Tenure;
 
 /// First and longest delay between two claims of a chunk that another worker holds.
@@ -184,7 +183,7 @@ impl ChunkAsk {
             is_open: true,
         };
         let sent_at = Instant::now();
-        let answer = job_port(&place.tenure)?.claim_chunk(&claim).await;
+        let answer = place.tenure.job_port()?.claim_chunk(&claim).await;
         loose.is_open = match &answer {
             Ok(answer) => matches!(answer, ChunkClaim::Claimed(_)),
             Err(error) => error.is_transient(),
@@ -264,7 +263,7 @@ impl Drop for Loose {
         let returning = self.place.home.begin_return();
         runtime.spawn(async move {
             let _returning = returning;
-            if let Ok(book) = job_port(&tenure) {
+            if let Ok(book) = tenure.job_port() {
                 // If this fails, the lease lapses.
                 drop(book.end_chunk(&end).await);
             }
@@ -357,7 +356,7 @@ impl HeldChunk {
     pub async fn note(&self, cursor: &str) -> Result<(), HoldError> {
         let mut end = self.ending(None);
         end.cursor = Some(cursor.to_owned());
-        accepted(job_port(&self.loose.place.tenure)?.end_chunk(&end).await?)
+        accepted(self.loose.place.tenure.job_port()?.end_chunk(&end).await?)
     }
 
     /// Ends the chunk as done for good, with this number of rows.
@@ -437,7 +436,7 @@ impl HeldChunk {
         self.kept.ends();
         let end = self.ending(Some(how));
         let place = Arc::clone(&self.loose.place);
-        let answer = job_port(&place.tenure)?.end_chunk(&end).await?;
+        let answer = place.tenure.job_port()?.end_chunk(&end).await?;
         self.loose.is_open = false;
         accepted(answer)
     }

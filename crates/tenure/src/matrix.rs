@@ -9,7 +9,6 @@ use tenure_core::{Invalid, Term};
 use tenure_engine::ChunkRenewer;
 
 use crate::chunk::{ChunkAsk, ChunkHome, Workplace};
-use crate::jobs::job_port;
 use crate::tenure::Tenure;
 
 impl Tenure {
@@ -91,6 +90,6 @@ impl Matrix {
     /// # Errors
     /// The store does not support jobs, or the database is unavailable.
     pub async fn progress(&self) -> Result<Progress, StoreError> {
-        job_port(&self.tenure)?.progress(&self.name, None).await
+        self.tenure.job_port()?.progress(&self.name, None).await
     }
 }

@@ -20,7 +20,6 @@ use super::private::Work;
 use super::{WorkerBuilder, no_handler_yet, private};
 use crate::chunk::{ChunkHome, Workplace};
 use crate::held_job::HeldJob;
-use crate::jobs::job_port;
 use crate::tenure::Tenure;
 
 /// Default term of a lease on a job.
@@ -168,21 +167,13 @@ impl WorkerBuilder<JobSource> {
 
     /// Sets term and heartbeat of leases on chunks; 2 minutes and 30 s by default.
     pub fn chunk_timing(mut self, term: Term, heartbeat: Duration) -> Self {
-        match ChunkRenewer::new(term, heartbeat) {
-            Ok(renewer) => self.source.chunks = Some(renewer),
-            Err(problem) => self.problems.push(problem),
-        }
+        self.source.chunks = self.valid(ChunkRenewer::new(term, heartbeat));
         self
     }
 
     fn route(&mut self, kind: &str) -> Option<&mut Route> {
-        match JobKind::new(kind) {
-            Ok(kind) => Some(self.source.kinds.entry(kind).or_default()),
-            Err(problem) => {
-                self.problems.push(problem);
-                None
-            }
-        }
+        let kind = self.valid(JobKind::new(kind))?;
+        Some(self.source.kinds.entry(kind).or_default())
     }
 }
 
@@ -253,7 +244,7 @@ impl JobHandlers {
 
     async fn work(&self, item: Item, cx: Context) -> Result<Outcome, Failure> {
         let id = item.id.number();
-        let job = match job_port(&self.tenure)?.job(JobId::new(id), None).await {
+        let job = match self.tenure.job_port()?.job(JobId::new(id), None).await {
             Ok(Some(job)) => job,
             Ok(None) => return Err(Failure::new(format!("there is no job {id} any more"))),
             // The read failed, not the job.

@@ -146,13 +146,9 @@ impl<S: Source> WorkerBuilder<S> {
     pub async fn start(mut self) -> Result<Worker, WorkerError> {
         self.check()?;
         let invalid = |problem| WorkerError::Invalid(vec![problem]);
-        let worker = match S::TRADE {
-            None => self.tenure.next_worker_id(),
-            Some(trade) => self.tenure.worker_id_for(trade),
-        };
         let mut work = Work {
             tenure: self.tenure.clone(),
-            worker: worker.map_err(invalid)?,
+            worker: self.tenure.next_worker_id(S::TRADE).map_err(invalid)?,
             config: self.config,
             keeper_store: None,
             chunks: None,
@@ -177,7 +173,8 @@ impl<S: Source> WorkerBuilder<S> {
     /// # Errors
     /// As [`start`](Self::start), or an internal task panics (a bug).
     pub async fn run_until(self, end: impl Future) -> Result<StopReport, WorkerError> {
-        self.start().await?.until(end).await
+        let (report, _) = self.start().await?.until(end).await?;
+        Ok(report)
     }
 
     /// Runs the worker until the process receives SIGINT or SIGTERM, then stops it as
@@ -197,6 +194,11 @@ impl<S: Source> WorkerBuilder<S> {
             report = self.run_until(signals.next()) => report,
             () = twice => Err(WorkerError::Interrupted),
         }
+    }
+
+    /// The checked value; otherwise keeps the problem.
+    fn valid<T>(&mut self, checked: Result<T, Invalid>) -> Option<T> {
+        checked.map_err(|problem| self.problems.push(problem)).ok()
     }
 
     /// Applies the limits of the source and reports every problem.
