@@ -60,6 +60,12 @@ impl HeldChunk {
     fn is_ending(&self, now: Instant) -> bool {
         self.ending_until.is_some_and(|until| now < until)
     }
+
+    fn lose(&self, reason: &str) {
+        self.cancel.cancel();
+        let worker = self.hold.token.holder();
+        warn!(worker, reason, "lost a chunk; its work was cancelled");
+    }
 }
 
 impl ChunkRenewer {
@@ -260,9 +266,7 @@ impl ChunkRenewer {
                 debug!(worker, "stopped renewing a chunk that was settled");
             }
             Guarded::Refused(why) => {
-                let (worker, reason) = (chunk.hold.token.holder(), why.as_str());
-                warn!(worker, reason, "lost a chunk; its work was cancelled");
-                chunk.cancel.cancel();
+                chunk.lose(why.as_str());
                 state.chunks.remove(&no);
             }
         }
@@ -272,9 +276,7 @@ impl ChunkRenewer {
         let mut state = self.state();
         let is_late = |_: &u64, chunk: &mut HeldChunk| chunk.deadline <= now;
         for (_, chunk) in state.chunks.extract_if(.., is_late) {
-            chunk.cancel.cancel();
-            let (worker, reason) = (chunk.hold.token.holder(), "late");
-            warn!(worker, reason, "lost a chunk; its work was cancelled");
+            chunk.lose("late");
         }
     }
 

@@ -102,12 +102,7 @@ async fn renew(shared: &Shared, batch: RenewalBatch) {
             shared.vitals.missed_beat(Instant::now(), &reason);
             warn!(reason, leases, "a renewal failed");
             for (no, _) in &batch.leases {
-                if let Some(lost) = shared
-                    .held_leases
-                    .lose(*no, LossReason::Failed, Instant::now())
-                {
-                    shared.report_loss(&lost, Some(&reason));
-                }
+                shared.lose(*no, LossReason::Failed, Some(&reason));
             }
         }
     }
@@ -120,27 +115,18 @@ fn count(shared: &Shared, answer: &str, leases: usize) {
 }
 
 fn apply(shared: &Shared, no: LeaseNo, sent_at: Instant, answer: Guarded<Renewed>) {
-    let lost = match answer {
+    match answer {
         Guarded::Accepted(renewed) => {
             count(shared, "renewed", 1);
-            shared
-                .held_leases
-                .renewed(no, (sent_at, Instant::now()), &renewed)
-        }
-        Guarded::Refused(why) => {
-            let lost = shared
-                .held_leases
-                .lose(no, LossReason::Refused(why), Instant::now());
-            if lost.is_some() {
-                count(shared, "refused", 1);
-            } else {
-                debug!("stopped renewing a lease that was settled");
+            let times = (sent_at, Instant::now());
+            if let Some(lost) = shared.held_leases.renewed(no, times, &renewed) {
+                shared.report_loss(&lost, None);
             }
-            lost
         }
-    };
-    if let Some(lost) = lost {
-        shared.report_loss(&lost, None);
+        Guarded::Refused(why) if shared.lose(no, LossReason::Refused(why), None) => {
+            count(shared, "refused", 1);
+        }
+        Guarded::Refused(_) => debug!("stopped renewing a lease that was settled"),
     }
 }
 

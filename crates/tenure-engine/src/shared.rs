@@ -12,7 +12,7 @@ use crate::config::{EngineConfig, Leases};
 use crate::handler::{Failed, Handler};
 use crate::health::Vitals;
 use crate::held::{HeldLeases, LostHold};
-use crate::held_lease::LossReason;
+use crate::held_lease::{LeaseNo, LossReason};
 use crate::metrics::{LOST, Metrics, SETTINGS_VERSION};
 use crate::outcome_counts::OutcomeCounts;
 use crate::rng::Rng;
@@ -162,6 +162,15 @@ impl Shared {
     pub(crate) fn judge(&self, failed: &Failed<'_>) -> Outcome {
         let policy = self.live.borrow().settings.retry_policy();
         failed.judge(self.handler.as_ref(), policy)
+    }
+
+    /// Drops a lease, as [`HeldLeases::lose`] does; returns false if it has ended already.
+    pub(crate) fn lose(&self, no: LeaseNo, loss: LossReason, error: Option<&str>) -> bool {
+        let lost = self.held_leases.lose(no, loss, Instant::now());
+        if let Some(lost) = &lost {
+            self.report_loss(lost, error);
+        }
+        lost.is_some()
     }
 
     /// Logs and counts a lost lease; `error` is the store's error, if any.

@@ -31,9 +31,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         tuned.as_mut().enable();
         let now = Instant::now();
         for no in shared.held_leases.late(now) {
-            if let Some(lost) = shared.held_leases.lose(no, LossReason::Late, now) {
-                shared.report_loss(&lost, None);
-            }
+            shared.lose(no, LossReason::Late, None);
         }
         for overdue in shared.held_leases.take_overdue(now) {
             shared.metrics.count(OVERDUE, &[], 1);

@@ -282,9 +282,9 @@ impl Tenure {
         Err(Invalid::new("connections", found, expected))
     }
 
-    /// Id of the next worker. The first worker on events has the id of this program, later ones share
-    /// only its name; a worker on deliveries, jobs or rows has `trade` appended to the name. Each has
-    /// its own record in the cluster, so that one can leave while another runs.
+    /// Id of the next worker. The first worker on events has the id of this program, later ones
+    /// share only its name; a worker on deliveries, jobs or rows has `trade` appended to the name.
+    /// Each has its own record in the cluster, so that one can leave while another runs.
     pub(crate) fn next_worker_id(&self, trade: Option<&str>) -> Result<WorkerId, Invalid> {
         let own = &self.inner.worker;
         let name = own.as_str().rsplit_once('-').map_or("", |(name, _)| name);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::{Claim, Reap, Rest, Settle, StoreError};
-use tenure_core::{Clock as _, Held, Item, Outcome, QueueName, Settings, Timestamp};
+use tenure_core::{Clock as _, Held, Outcome, QueueName, Settings, Timestamp};
 use tenure_engine::{Handled, Handler, Inline};
 use tenure_store::memory::SystemClock;
 
@@ -142,10 +142,9 @@ impl TestWorker {
             drop(self.tenure.settle(&release.at(self.now())).await?);
             return Ok(true);
         }
-        let Some(item) = held.items.first().cloned() else {
+        let Some(handled) = self.handle(&held, worked).await else {
             return Ok(false);
         };
-        let handled = self.handle(item, &held, worked).await;
         match fault {
             Some(Fault::CrashBeforeSettle) => worked.crashed += 1,
             Some(Fault::LeaseStolen) => self.steal(&held, handled, worked).await?,
@@ -170,17 +169,17 @@ impl TestWorker {
         let next = self.claim().await?;
         self.settle(held, &handled, worked).await?;
         if let Some(next) = next
-            && let Some(item) = next.items.first().cloned()
+            && let Some(handled) = self.handle(&next, worked).await
         {
-            let handled = self.handle(item, &next, worked).await;
             self.settle(&next, &handled, worked).await?;
         }
         Ok(())
     }
 
-    async fn handle(&self, item: Item, held: &Held, worked: &mut Worked) -> Handled {
+    async fn handle(&self, held: &Held, worked: &mut Worked) -> Option<Handled> {
+        let item = held.items.first()?.clone();
         worked.handled += 1;
-        self.inline.handle(item, &held.lease).await
+        Some(self.inline.handle(item, &held.lease).await)
     }
 
     async fn claim(&mut self) -> Result<Option<Held>, StoreError> {
