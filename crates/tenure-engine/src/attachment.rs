@@ -37,16 +37,13 @@ impl CallMade {
     /// Returns the call for the store. A call that is still under way was cancelled and counts as
     /// aborted.
     pub(crate) fn into_call(self, delivery: ItemId, now: Instant) -> Call {
-        let (reply, outcome) = match self.end {
-            Some((reply, outcome)) => (Some(reply), outcome),
-            None => (None, AttemptOutcome::Aborted),
-        };
+        let (reply, outcome) = self.end.unzip();
         Call {
             delivery,
             fence: self.fence,
             attempt: self.attempt,
             ago: now.saturating_duration_since(self.began),
-            outcome,
+            outcome: outcome.unwrap_or(AttemptOutcome::Aborted),
             reply,
         }
     }
@@ -147,7 +144,7 @@ impl PendingSettle {
     pub(crate) fn into_orphans(self) -> impl Iterator<Item = OrphanedCall> {
         let at = self.at;
         let calls = self.settle.calls.into_iter();
-        calls.map(move |call| OrphanedCall::new(call, at))
+        calls.map(move |call| OrphanedCall { call, at })
     }
 }
 
@@ -159,9 +156,13 @@ pub(crate) struct OrphanedCall {
 }
 
 impl OrphanedCall {
-    /// A call whose age is relative to `at`.
-    pub(crate) fn new(call: Call, at: Instant) -> Self {
-        Self { call, at }
+    /// The call of an item whose lease is lost at `at`, if it made one.
+    pub(crate) fn of(id: ItemId, attachment: Attachment, at: Instant) -> Option<Self> {
+        let Attachment::Call(made) = attachment else {
+            return None;
+        };
+        let call = made.into_call(id, at);
+        Some(Self { call, at })
     }
 
     /// Returns the call for the store, as superseded, with its age at `now`.

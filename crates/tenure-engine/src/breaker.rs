@@ -8,7 +8,6 @@
 //!
 //! The breaker reads no clock: callers pass `now`.
 
-use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,11 +37,13 @@ impl Default for BreakerConfig {
     }
 }
 
+#[derive(Debug)]
 pub(crate) struct Breaker {
     config: BreakerConfig,
     state: Mutex<BreakerState>,
 }
 
+#[derive(Debug)]
 struct BreakerState {
     phase: Phase,
     /// Consecutive *away* answers while closed.
@@ -55,19 +56,11 @@ struct BreakerState {
     reason: String,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Phase {
     Closed,
     Open { until: Instant },
     Trial { since: Instant },
-}
-
-/// Decision about one event.
-#[derive(Debug)]
-pub(crate) enum Admission<'a> {
-    Pass(Pass<'a>),
-    /// Retry after this delay.
-    Wait(Duration),
 }
 
 /// Effect of an answer on the breaker.
@@ -103,21 +96,21 @@ impl Breaker {
         }
     }
 
-    /// Decides about one event.
-    pub(crate) fn admit(&self, now: Instant) -> Admission<'_> {
+    /// Decides about one event; `Err`: retry it after this delay.
+    pub(crate) fn admit(&self, now: Instant) -> Result<Pass<'_>, Duration> {
         let mut state = self.state();
         let is_trial = match state.phase {
             Phase::Closed => false,
             Phase::Open { until } if now < until => {
-                return Admission::Wait((until - now).max(DELAY_MIN));
+                return Err((until - now).max(DELAY_MIN));
             }
             Phase::Open { .. } => {
                 state.enter(Phase::Trial { since: now });
                 true
             }
-            Phase::Trial { since } => return Admission::Wait(self.trial_delay(now - since)),
+            Phase::Trial { since } => return Err(self.trial_delay(now - since)),
         };
-        Admission::Pass(Pass {
+        Ok(Pass {
             breaker: self,
             epoch: state.epoch,
             is_trial,
@@ -144,14 +137,6 @@ impl Breaker {
 
     fn state(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Breaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Breaker")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
     }
 }
 
@@ -249,15 +234,15 @@ mod tests {
 
     fn pass(breaker: &Breaker, now: Instant) -> Pass<'_> {
         match breaker.admit(now) {
-            Admission::Pass(pass) => pass,
-            Admission::Wait(time) => panic!("held back for {time:?}"),
+            Ok(pass) => pass,
+            Err(time) => panic!("held back for {time:?}"),
         }
     }
 
     fn wait(breaker: &Breaker, now: Instant) -> Duration {
         match breaker.admit(now) {
-            Admission::Pass(_) => panic!("let through"),
-            Admission::Wait(time) => time,
+            Ok(_) => panic!("let through"),
+            Err(time) => time,
         }
     }
 

@@ -3,21 +3,18 @@
 //! local deadline has passed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::store::{ChunkHold, Jobs, RenewChunks, Renewed, Store};
 use tenure_core::{Guarded, Invalid, Term, duration_text};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
+use crate::heartbeat::{RETRY_DELAY, renew_until};
 use crate::held_lease::HeldLease;
-use crate::metrics;
-
-/// Delay before a failed renewal is repeated within its timeout.
-const RETRY_DELAY: Duration = Duration::from_millis(50);
+use crate::metrics::Metrics;
 
 /// Renews the leases on chunks.
 ///
@@ -31,6 +28,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// assert_eq!(renewer.heartbeat(), Duration::from_secs(30));
 /// assert!(ChunkRenewer::new(Term::STANDARD, Duration::from_secs(10)).is_err(), "too slow");
 /// ```
+#[derive(Debug)]
 pub struct ChunkRenewer {
     term: Term,
     heartbeat: Duration,
@@ -39,12 +37,13 @@ pub struct ChunkRenewer {
     run_lock: tokio::sync::Mutex<()>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct RenewerState {
     last_no: u64,
     chunks: BTreeMap<u64, HeldChunk>,
 }
 
+#[derive(Debug)]
 struct HeldChunk {
     hold: ChunkHold,
     /// Time from which no work may be done under the lease.
@@ -60,6 +59,12 @@ struct HeldChunk {
 impl HeldChunk {
     fn is_ending(&self, now: Instant) -> bool {
         self.ending_until.is_some_and(|until| now < until)
+    }
+
+    fn lose(&self, reason: &str) {
+        self.cancel.cancel();
+        let worker = self.hold.token.holder();
+        warn!(worker, reason, "lost a chunk; its work was cancelled");
     }
 }
 
@@ -80,8 +85,7 @@ impl ChunkRenewer {
         Ok(Self {
             term,
             heartbeat,
-            state: Mutex::default(),
-            run_lock: tokio::sync::Mutex::default(),
+            ..Self::default()
         })
     }
 
@@ -147,8 +151,8 @@ impl ChunkRenewer {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let thread = ChunkThread(CancellationToken::new());
-        let (renewer, stop) = (Arc::clone(self), thread.0.clone());
+        let (renewer, stop) = (Arc::clone(self), CancellationToken::new());
+        let thread = stop.clone().drop_guard();
         std::thread::Builder::new()
             .name("tenure-keeper".to_owned())
             .spawn(move || {
@@ -208,7 +212,11 @@ impl ChunkRenewer {
         // A renewal ends before the next one is due, and well before the deadline.
         let bound = Instant::now() + self.heartbeat * 4 / 5;
         let holds = due.iter().map(|(_, hold)| hold.clone()).collect();
-        match renew_until(jobs, &RenewChunks::new(holds, self.term), bound).await {
+        let request = RenewChunks::new(holds, self.term);
+        let worker = due.first().map_or("", |(_, hold)| hold.token.holder());
+        let metrics = Metrics::new(worker);
+        let renewal = || jobs.renew_chunks(&request);
+        match renew_until(&metrics, "renew_chunks", bound, renewal).await {
             Ok((sent_at, answers)) => {
                 let answers: HashMap<_, _> = answers.into_iter().collect();
                 for (no, hold) in &due {
@@ -222,7 +230,6 @@ impl ChunkRenewer {
                 let mut state = self.state();
                 let lost = due.iter().filter_map(|(no, _)| state.chunks.remove(no));
                 let chunks = lost.map(|chunk| chunk.cancel.cancel()).count();
-                let worker = due.first().map_or("", |(_, hold)| hold.token.holder());
                 warn!(worker, reason, chunks, "a renewal of chunks failed");
             }
         }
@@ -259,9 +266,7 @@ impl ChunkRenewer {
                 debug!(worker, "stopped renewing a chunk that was settled");
             }
             Guarded::Refused(why) => {
-                let (worker, reason) = (chunk.hold.token.holder(), why.as_str());
-                warn!(worker, reason, "lost a chunk; its work was cancelled");
-                chunk.cancel.cancel();
+                chunk.lose(why.as_str());
                 state.chunks.remove(&no);
             }
         }
@@ -271,9 +276,7 @@ impl ChunkRenewer {
         let mut state = self.state();
         let is_late = |_: &u64, chunk: &mut HeldChunk| chunk.deadline <= now;
         for (_, chunk) in state.chunks.extract_if(.., is_late) {
-            chunk.cancel.cancel();
-            let (worker, reason) = (chunk.hold.token.holder(), "late");
-            warn!(worker, reason, "lost a chunk; its work was cancelled");
+            chunk.lose("late");
         }
     }
 
@@ -292,46 +295,6 @@ impl Default for ChunkRenewer {
             state: Mutex::default(),
             run_lock: tokio::sync::Mutex::default(),
         }
-    }
-}
-
-impl fmt::Debug for ChunkRenewer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChunkRenewer")
-            .field("term", &self.term)
-            .field("heartbeat", &self.heartbeat)
-            .finish_non_exhaustive()
-    }
-}
-
-type ChunkAnswers = Vec<(ChunkHold, Guarded<Renewed>)>;
-
-/// Repeats the renewal until it is answered or `bound` has passed. Returns the moment before the
-/// answered call was sent.
-async fn renew_until(
-    jobs: &dyn Jobs,
-    request: &RenewChunks,
-    bound: Instant,
-) -> Result<(Instant, ChunkAnswers), String> {
-    let mut reason = "the store did not answer in time".to_owned();
-    loop {
-        let sent_at = Instant::now();
-        let first = request.holds.first();
-        metrics::chunk_call(first.map_or("", |hold| hold.token.holder()));
-        match timeout_at(bound, jobs.renew_chunks(request)).await {
-            Ok(Ok(answers)) => return Ok((sent_at, answers)),
-            Ok(Err(error)) => {
-                reason = error.to_string();
-                if !error.is_transient() {
-                    return Err(reason);
-                }
-            }
-            Err(_) => {}
-        }
-        if Instant::now() + RETRY_DELAY >= bound {
-            return Err(reason);
-        }
-        sleep(RETRY_DELAY).await;
     }
 }
 
@@ -371,11 +334,4 @@ impl Drop for RenewedChunk {
 }
 
 /// Thread of a [`ChunkRenewer`]; dropping it stops the thread.
-#[derive(Debug)]
-pub struct ChunkThread(CancellationToken);
-
-impl Drop for ChunkThread {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
+pub type ChunkThread = DropGuard;

@@ -9,20 +9,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tenure_core::store::{Claim, Isolation, Recovered, Rest, Settle, Settlement, StoreError};
+use tenure_core::store::{Claim, Isolation, LeaseStore, Recovered, Rest, Settle, Settlement};
 use tenure_core::webhook::AttemptOutcome;
 use tenure_core::{Held, OutcomeKind, Refusal, Token};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, error, info, warn};
 
 use crate::attachment::PendingSettle;
-use crate::chooser::{Chooser, Room};
+use crate::chooser::Room;
 use crate::config::{EngineConfig, Recovery};
 use crate::executor;
 use crate::handler::Readiness;
 use crate::held::{ClaimRequest, Step, StoreWork};
 use crate::held_lease::{HeldLease, less_margin};
 use crate::item_queues::ItemQueues;
+use crate::metrics::{
+    CLAIMED, CLAIMING_PAUSED, DELIVERY_ATTEMPTS, HELD, PICKUP_SECONDS, REFUSED, RUNNING, SETTLED,
+    SETTLED_LATE,
+};
 use crate::orphaned_calls;
 use crate::reaper;
 use crate::shared::Shared;
@@ -37,15 +41,6 @@ const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 /// Timeout of one attempt to release a claim.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Result of a call of the store.
-enum CallResult<T> {
-    Ok(T),
-    /// No answer: the call may have taken effect.
-    Lost,
-    /// A permanent error: the call had no effect.
-    Failed,
-}
 
 /// Number of claim loops for this configuration.
 pub(crate) fn count(config: &EngineConfig) -> u32 {
@@ -91,14 +86,14 @@ fn is_ready(shared: &Shared) -> bool {
     match shared.handler.readiness() {
         Readiness::Ready => {
             if shared.is_claiming_paused.swap(false, Ordering::Relaxed) {
-                shared.metrics.claiming_paused.set(0.0);
+                shared.metrics.gauge(CLAIMING_PAUSED, &[]).set(0.0);
                 info!("resumed claiming");
             }
             true
         }
         Readiness::Away { reason } => {
             if !shared.is_claiming_paused.swap(true, Ordering::Relaxed) {
-                shared.metrics.claiming_paused.set(1.0);
+                shared.metrics.gauge(CLAIMING_PAUSED, &[]).set(1.0);
                 warn!(reason, "paused claiming: the handler is not ready");
             }
             false
@@ -110,13 +105,8 @@ async fn perform(shared: &Arc<Shared>, tasks: &Tasks, work: StoreWork) {
     orphaned_calls::spawn(shared, tasks, work.orphans);
     match (work.settle, work.claim) {
         (Some(pending), Some(request)) => settle_and_claim(shared, tasks, pending, request).await,
-        (Some(pending), None) => settle_until_answered(shared, pending).await,
-        (None, Some(request)) => match &shared.config.chooser {
-            None => {
-                claim_and_take(shared, tasks, request).await;
-            }
-            Some(chooser) => choose_and_claim(shared, tasks, chooser.as_ref(), request).await,
-        },
+        (Some(pending), None) => settle_in_loop(shared, pending).await,
+        (None, Some(request)) => choose_and_claim(shared, tasks, request).await,
         (None, None) => {}
     }
 }
@@ -129,31 +119,24 @@ async fn settle_and_claim(
 ) {
     let claim = claim_of(shared, &request);
     let settle = pending.sent_at(Instant::now());
-    let call = shared.store.settle_and_claim(settle, &claim);
-    let answer = bounded(shared, "settle_and_claim", bound(&request), call).await;
+    let call = shared.leases().settle_and_claim(settle, &claim);
+    let answer = shared.call("settle_and_claim", bound(&request), call).await;
     report_recovered(shared, &claim);
-    match answer {
-        CallResult::Ok((settlement, held)) => {
-            report_settled(shared, &pending, &settlement);
-            shared
-                .held_leases
-                .settled(pending.no, &settlement, Instant::now());
-            take_claimed(shared, tasks, &request, held);
-        }
-        CallResult::Lost | CallResult::Failed => {
-            claim_failed(shared, tasks, &request);
-            settle_until_answered(shared, pending).await;
-        }
+    if let Ok((settlement, held)) = answer {
+        take_settled(shared, &pending, &settlement);
+        take_claimed(shared, tasks, &request, held);
+    } else {
+        claim_failed(shared, tasks, &request);
+        settle_in_loop(shared, pending).await;
     }
 }
 
-/// Selects the lanes, then claims from them.
-async fn choose_and_claim(
-    shared: &Arc<Shared>,
-    tasks: &Tasks,
-    chooser: &dyn Chooser,
-    mut request: ClaimRequest,
-) {
+/// Selects the lanes of a sender, then claims from them.
+async fn choose_and_claim(shared: &Arc<Shared>, tasks: &Tasks, mut request: ClaimRequest) {
+    let Some(chooser) = &shared.config.chooser else {
+        claim_and_take(shared, tasks, request).await;
+        return;
+    };
     if chooser.is_known_idle(request.target.isolation) {
         take_claimed(shared, tasks, &request, None);
         return;
@@ -164,25 +147,24 @@ async fn choose_and_claim(
         isolation: request.target.isolation,
         in_hand: std::mem::take(&mut request.in_hand),
     };
-    let chosen = match chooser.choose_again(&room) {
-        // The store was not called, so there is nothing to count.
-        Some(lanes) => CallResult::Ok(lanes),
-        None => bounded(shared, "choose", bound(&request), chooser.choose(&room)).await,
+    let chosen = if let Some(lanes) = chooser.choose_again(&room) {
+        Ok(lanes)
+    } else {
+        let choice = chooser.choose(&room);
+        shared.call("choose", bound(&request), choice).await
     };
     match chosen {
-        CallResult::Ok(lanes) if lanes.is_empty() => take_claimed(shared, tasks, &request, None),
-        CallResult::Ok(lanes) => {
+        Ok(lanes) if lanes.is_empty() => take_claimed(shared, tasks, &request, None),
+        Ok(lanes) => {
             request.lanes = lanes;
             // The lease starts only now.
             request.sent_at = Instant::now();
             chooser.took(claim_and_take(shared, tasks, request).await);
         }
         // Nothing was claimed, so there is nothing to release.
-        CallResult::Lost | CallResult::Failed => {
-            let now = Instant::now();
-            shared
-                .held_leases
-                .choice_failed(&request, now, shared.rng.chance());
+        Err(_) => {
+            let (now, chance) = (Instant::now(), shared.rng.chance());
+            shared.held_leases.choice_failed(&request, now, chance);
         }
     }
 }
@@ -190,20 +172,16 @@ async fn choose_and_claim(
 /// Claims and queues the items; returns true if the claim reached its limit.
 async fn claim_and_take(shared: &Arc<Shared>, tasks: &Tasks, request: ClaimRequest) -> bool {
     let claim = claim_of(shared, &request);
-    let call = shared.store.claim(&claim);
-    let answer = bounded(shared, "claim", bound(&request), call).await;
+    let call = shared.leases().claim(&claim);
+    let answer = shared.call("claim", bound(&request), call).await;
     report_recovered(shared, &claim);
-    match answer {
-        CallResult::Ok(held) => {
-            let is_full = held.as_ref().is_some_and(|held| held.is_full);
-            take_claimed(shared, tasks, &request, held);
-            is_full
-        }
-        CallResult::Lost | CallResult::Failed => {
-            claim_failed(shared, tasks, &request);
-            false
-        }
-    }
+    let Ok(held) = answer else {
+        claim_failed(shared, tasks, &request);
+        return false;
+    };
+    let is_full = held.as_ref().is_some_and(|held| held.is_full);
+    take_claimed(shared, tasks, &request, held);
+    is_full
 }
 
 fn claim_of(shared: &Shared, request: &ClaimRequest) -> Claim {
@@ -248,18 +226,16 @@ fn take_claimed(shared: &Arc<Shared>, tasks: &Tasks, request: &ClaimRequest, hel
     let now = Instant::now();
     shared.vitals.claimed(now);
     if let Some(held) = &held {
-        let count = u64::try_from(held.items.len()).unwrap_or(u64::MAX);
-        shared.metrics.claimed.increment(count);
+        shared.metrics.count(CLAIMED, &[], held.items.len());
         let queues = ItemQueues::new(&held.items);
         for item in &held.items {
             let waited = held.lease.claimed_at.since(item.available_at);
-            shared.metrics.picked_up(queues.get(item.id), waited);
+            let queue = ("queue", queues.get(item.id));
+            shared.metrics.record(PICKUP_SECONDS, queue, waited);
         }
     }
-    match shared
-        .held_leases
-        .claimed(request, held, now, shared.rng.chance())
-    {
+    let chance = shared.rng.chance();
+    match shared.held_leases.claimed(request, held, now, chance) {
         Ok(count) => {
             if request.target.timing.heartbeat < shared.live.borrow().heartbeat() {
                 // The claim used older settings with a shorter heartbeat: the heartbeat and the
@@ -285,10 +261,8 @@ fn spawn_executors(shared: &Arc<Shared>, tasks: &Tasks) {
 }
 
 fn claim_failed(shared: &Arc<Shared>, tasks: &Tasks, request: &ClaimRequest) {
-    let now = Instant::now();
-    shared
-        .held_leases
-        .claim_failed(request, now, shared.rng.chance());
+    let (now, chance) = (Instant::now(), shared.rng.chance());
+    shared.held_leases.claim_failed(request, now, chance);
     release(shared, tasks, request.token.clone());
 }
 
@@ -305,8 +279,8 @@ fn release(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
         // After the term the reaper ends the lease.
         while Instant::now() < until {
             let bound = until.min(Instant::now() + RELEASE_TIMEOUT);
-            shared.metrics.call("settle");
-            if let Ok(Ok(_)) = timeout_at(bound, shared.store.settle(&release)).await {
+            let settle = shared.leases().settle(&release);
+            if shared.metrics.call("settle", bound, settle).await.is_ok() {
                 break;
             }
             sleep(wait).await;
@@ -317,84 +291,50 @@ fn release(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
     });
 }
 
-/// Retries a settle until it is answered or the lease is over, but no longer than `max_hold`, so
-/// that no item stays held forever.
-async fn settle_until_answered(shared: &Shared, mut pending: PendingSettle) {
-    let mut wait = RETRY_DELAY_MIN;
+/// Settles, but no longer than for `max_hold`, so that no item stays held forever.
+async fn settle_in_loop(shared: &Shared, pending: PendingSettle) {
     let until = Instant::now() + shared.live.borrow().settings.max_hold();
+    settle_until(shared, shared.leases(), pending, until).await;
+}
+
+/// Retries a settle until it is answered, the lease is over or `until` has passed.
+pub(crate) async fn settle_until(
+    shared: &Shared,
+    leases: &dyn LeaseStore,
+    mut pending: PendingSettle,
+    until: Instant,
+) {
+    let mut wait = RETRY_DELAY_MIN;
     while Instant::now() < until && shared.held_leases.is_live(pending.no, Instant::now()) {
         let term = shared.live.borrow().settings.term.length();
         let bound = Instant::now() + less_margin(term) / 2;
-        let settle = pending.sent_at(Instant::now());
-        match bounded(shared, "settle", bound, shared.store.settle(settle)).await {
-            CallResult::Ok(settlement) => {
-                report_settled(shared, &pending, &settlement);
-                shared
-                    .held_leases
-                    .settled(pending.no, &settlement, Instant::now());
-                report_load(shared);
-                return;
+        let settle = leases.settle(pending.sent_at(Instant::now()));
+        match shared.call("settle", bound.min(until), settle).await {
+            Ok(settlement) => {
+                take_settled(shared, &pending, &settlement);
+                return report_load(shared);
             }
-            CallResult::Lost => {
-                sleep(wait).await;
-                wait = (wait * 2).min(RETRY_DELAY_MAX);
-            }
-            CallResult::Failed => break,
+            Err(error) if !error.is_transient() => break,
+            Err(_) => sleep(wait).await,
         }
+        wait = (wait * 2).min(RETRY_DELAY_MAX);
     }
     let items = pending.settle.items.len();
     warn!(items, "gave up a settle; the lease lapses");
     shared.held_leases.abandon(pending, Instant::now());
 }
 
-/// Calls the store with a deadline; counts and logs failures.
-async fn bounded<T>(
-    shared: &Shared,
-    verb: &'static str,
-    until: Instant,
-    call: tenure_core::store::Answer<'_, T>,
-) -> CallResult<T> {
-    shared.metrics.call(verb);
-    match timeout_at(until, call).await {
-        Ok(Ok(answer)) => {
-            shared.vitals.store_answered();
-            CallResult::Ok(answer)
-        }
-        Ok(Err(error)) => {
-            shared.metrics.store_error(verb, &error);
-            report_store_error(shared, verb, &error);
-            if error.is_transient() {
-                CallResult::Lost
-            } else {
-                CallResult::Failed
-            }
-        }
-        Err(_) => {
-            shared.metrics.store_timeout(verb);
-            if shared
-                .vitals
-                .store_failed("the store did not answer in time")
-            {
-                warn!(verb, "the store did not answer in time");
-            }
-            CallResult::Lost
-        }
-    }
+/// Applies the answer of a settle and reports it.
+fn take_settled(shared: &Shared, pending: &PendingSettle, settlement: &Settlement) {
+    report_settled(shared, pending, settlement);
+    let now = Instant::now();
+    shared.held_leases.settled(pending.no, settlement, now);
 }
 
-/// Logs a store failure once per reason until the store answers again.
-pub(crate) fn report_store_error(shared: &Shared, verb: &'static str, error: &StoreError) {
-    let text = error.summary();
-    if shared.vitals.store_failed(&text) {
-        let hint = error.hint();
-        warn!(verb, error = text, hint, "the store failed");
-    }
-}
-
-pub(crate) fn report_settled(shared: &Shared, pending: &PendingSettle, settlement: &Settlement) {
+fn report_settled(shared: &Shared, pending: &PendingSettle, settlement: &Settlement) {
     let settle = &pending.settle;
     if settlement.late {
-        shared.metrics.settled_late.increment(1);
+        shared.metrics.count(SETTLED_LATE, &[], 1);
     }
     let mut counts: BTreeMap<(&str, OutcomeKind), u64> = BTreeMap::new();
     for ((id, outcome), (_, answer)) in settle.items.iter().zip(&settlement.items) {
@@ -404,15 +344,17 @@ pub(crate) fn report_settled(shared: &Shared, pending: &PendingSettle, settlemen
         }
     }
     for ((queue, kind), count) in counts {
-        shared.metrics.settled(queue, kind, count);
-        shared.outcomes.add(kind, count);
+        let series = [("queue", queue), ("outcome", kind.as_str())];
+        shared.metrics.count(SETTLED, &series, count);
+        shared.outcomes().add(kind, count);
     }
     for (item, cause) in &settlement.failed {
         warn!(%item, cause, "the table rejected the settle of this row; its lease lapses");
     }
     let is_logged = |item| settlement.failed.iter().any(|(failed, _)| *failed == item);
     for (item, why) in settlement.refused().filter(|(item, _)| !is_logged(*item)) {
-        shared.metrics.refused(why);
+        let reason = [("reason", why.as_str())];
+        shared.metrics.count(REFUSED, &reason, 1);
         if why == Refusal::OutOfTurn {
             error!(%item, %why, "a settle was refused out of turn; this is a bug of Tenure");
         } else {
@@ -431,21 +373,22 @@ pub(crate) fn report_settled(shared: &Shared, pending: &PendingSettle, settlemen
 fn report_calls(shared: &Shared, settle: &Settle, settlement: &Settlement) {
     for call in &settle.calls {
         let is_refused = settlement.refused().any(|(id, _)| id == call.delivery);
-        let outcome = if is_refused {
-            AttemptOutcome::Superseded
+        let (outcome, reason) = if is_refused {
+            (AttemptOutcome::Superseded, "refused")
         } else {
-            call.outcome
+            (call.outcome, "settled")
         };
-        shared.metrics.attempt(outcome);
-        let item = call.delivery;
-        let reason = if is_refused { "refused" } else { "settled" };
-        let outcome = outcome.as_str();
+        let (item, outcome) = (call.delivery, outcome.as_str());
+        let outcome_label = [("outcome", outcome)];
+        shared.metrics.count(DELIVERY_ATTEMPTS, &outcome_label, 1);
         debug!(%item, reason, outcome, "stopped renewing a delivery");
     }
 }
 
 pub(crate) fn report_load(shared: &Shared) {
     let load = shared.held_leases.load();
-    shared.metrics.running.set(f64::from(load.running));
-    shared.metrics.held.set(f64::from(load.held));
+    let levels = [(RUNNING, load.running), (HELD, load.held)];
+    for (name, level) in levels {
+        shared.metrics.gauge(name, &[]).set(f64::from(level));
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::store::LeaseStore;
 use tenure_core::{LeaseTiming, QueueName, Setting, Settings, Term};
 
 use crate::chooser::Chooser;
@@ -10,7 +11,7 @@ use crate::chunk_renewer::ChunkRenewer;
 use crate::engine::Wake;
 
 /// Configuration of an engine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct EngineConfig {
     /// Settings of this process; the cluster's settings override them.
     pub settings: Settings,
@@ -20,10 +21,8 @@ pub struct EngineConfig {
     pub duties: Duties,
     /// Thread or runtime of the keeper's tasks.
     pub keeper: Keeper,
-    /// Host name in `tenure workers`.
-    pub host: String,
-    /// Process id in `tenure workers`.
-    pub pid: u32,
+    /// Host name in `tenure workers`; `None`: `localhost`.
+    pub host: Option<String>,
     /// Seed of the random source, for repeatable runs; `None`: random.
     pub seed: Option<u64>,
     /// Selects the endpoints whose deliveries are claimed; `None`: the engine claims from queues.
@@ -40,25 +39,6 @@ pub struct EngineConfig {
     pub rows: RowClaims,
     /// Renewer of the chunks that handlers hold besides their jobs; it runs on the keeper.
     pub chunks: Option<Arc<ChunkRenewer>>,
-}
-
-impl Default for EngineConfig {
-    fn default() -> Self {
-        Self {
-            settings: Settings::default(),
-            queues: Vec::new(),
-            duties: Duties::default(),
-            keeper: Keeper::default(),
-            host: "localhost".to_owned(),
-            pid: std::process::id(),
-            seed: None,
-            chooser: None,
-            sender: None,
-            timing: None,
-            rows: RowClaims::default(),
-            chunks: None,
-        }
-    }
 }
 
 impl EngineConfig {
@@ -90,8 +70,18 @@ impl EngineConfig {
         usual
     }
 
+    /// True if claims are on deliveries or rows.
+    pub(crate) fn is_without_queues(&self) -> bool {
+        self.chooser.is_some() || !matches!(self.rows.leases, Leases::Events)
+    }
+
     /// The effective settings: `settings` with the overrides of this configuration.
     pub(crate) fn in_force(&self, mut settings: Settings) -> Settings {
+        if self.chooser.is_some() || self.timing.is_some() {
+            // The cluster's values are meant for handlers of events.
+            settings.concurrency = self.settings.concurrency;
+            settings.batch = self.settings.batch;
+        }
         let Some(timing) = self.timing else {
             return settings;
         };
@@ -102,8 +92,6 @@ impl EngineConfig {
         settings.term = timing.term;
         settings.heartbeat = Some(timing.heartbeat);
         settings.max_hold = Some(timing.max_hold);
-        settings.concurrency = self.settings.concurrency;
-        settings.batch = self.settings.batch;
         settings
     }
 
@@ -114,8 +102,10 @@ impl EngineConfig {
 }
 
 /// Claims on the rows of a lease table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct RowClaims {
+    /// Leases to claim, renew, settle and reap.
+    pub leases: Leases,
     /// Table name in `tenure workers`; `None`: events are claimed. A worker on rows serves no
     /// queue.
     pub table: Option<String>,
@@ -126,6 +116,20 @@ pub struct RowClaims {
     /// Default term and heartbeat of the leases, unless the settings of this process or of the
     /// cluster set them; `None`: the settings decide.
     pub usual: Option<(Term, Duration)>,
+}
+
+/// Leases that an engine works on. Everything else, such as settings and the worker registry, comes
+/// from its store.
+#[derive(Clone, Debug, Default)]
+pub enum Leases {
+    /// Events and deliveries of the store.
+    #[default]
+    Events,
+    /// Jobs of the store.
+    Jobs,
+    /// Rows of a lease table, and the same rows through the connections of the keeper. Rows have no
+    /// queues: a pause or a term for events does not affect them.
+    Rows(Arc<dyn LeaseStore>, Arc<dyn LeaseStore>),
 }
 
 /// Component that ends lapsed leases.
@@ -141,7 +145,7 @@ pub enum Recovery {
 }
 
 /// Background duties of a process. By default every process does everything: there is no leader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Duties {
     /// Ends lapsed leases. Without any reaper, the items of a dead worker stay claimed.
     pub reaper: Duty,
@@ -151,20 +155,11 @@ pub struct Duties {
     pub replayer: Duty,
 }
 
-impl Default for Duties {
-    fn default() -> Self {
-        Self {
-            reaper: Duty::Done,
-            pruner: Duty::Done,
-            replayer: Duty::Done,
-        }
-    }
-}
-
 /// Assignment of a duty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Duty {
     /// This process performs it.
+    #[default]
     Done,
     /// This process leaves it to other processes.
     Left,

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use tenure_core::store::Store;
 use tenure_core::{Invalid, WorkerId};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{Instrument as _, error, info, warn};
 
 use crate::config::{Duty, EngineConfig};
 use crate::handler::Handler;
 use crate::health::Health;
-use crate::keeper::KeeperThread;
+use crate::metrics::TERMINATED;
 use crate::outcome_counts::OutcomeCounts;
 use crate::shared::Shared;
 use crate::tasks::{Tasks, Wrap};
@@ -90,11 +91,12 @@ impl fmt::Debug for Parts {
 pub struct Engine {
     shared: Arc<Shared>,
     tasks: Arc<Tasks>,
-    keeper: Option<KeeperThread>,
+    /// Completes when the keeper's thread has ended.
+    keeper: Option<oneshot::Receiver<()>>,
 }
 
 /// Wakes an engine; does nothing once the engine is gone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Wake(Weak<Shared>);
 
 impl Wake {
@@ -103,12 +105,6 @@ impl Wake {
         if let Some(shared) = self.0.upgrade() {
             shared.wake();
         }
-    }
-}
-
-impl fmt::Debug for Wake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wake")
     }
 }
 
@@ -211,7 +207,7 @@ impl Engine {
     /// Releases items without the help of tasks that may have panicked.
     async fn give_up(&self, reason: &str) {
         let shared = &self.shared;
-        shared.metrics.terminated("panic");
+        shared.metrics.count(TERMINATED, &[("cause", "panic")], 1);
         error!(reason, "terminated");
         shared.held_leases.stop(Instant::now());
         shared.held_leases.cancel_running();
@@ -220,16 +216,10 @@ impl Engine {
         // One timeout for all settles: a store that cannot be reached answers none of them.
         let until = Instant::now() + STOP_GRACE;
         for mut pending in shared.held_leases.take_last(Instant::now()) {
-            shared.metrics.call("settle");
-            let settle = pending.sent_at(Instant::now());
-            match timeout_at(until, shared.store.settle(settle)).await {
-                Ok(Ok(settlement)) => {
-                    shared
-                        .held_leases
-                        .settled(pending.no, &settlement, Instant::now());
-                }
-                Ok(Err(error)) => shared.metrics.store_error("settle", &error),
-                Err(_) => shared.metrics.store_timeout("settle"),
+            let settle = shared.leases().settle(pending.sent_at(Instant::now()));
+            if let Ok(settlement) = shared.metrics.call("settle", until, settle).await {
+                let now = Instant::now();
+                shared.held_leases.settled(pending.no, &settlement, now);
             }
         }
         let orphans = shared.held_leases.take_orphans();
@@ -274,7 +264,8 @@ impl Engine {
             drop(timeout(STOP_GRACE, cleared()).await);
         }
         let left = shared.held_leases.load().held;
-        shared.metrics.terminated("shutdown");
+        let cause = [("cause", "shutdown")];
+        shared.metrics.count(TERMINATED, &cause, 1);
         if shared.config.duties.reaper == Duty::Done {
             // Reap once more: leases that lapsed during the stop need not wait for another reaper.
             drop(timeout(STOP_GRACE, reaper::reap(&shared, &self.tasks)).await);
@@ -282,7 +273,7 @@ impl Engine {
         self.tasks.stop();
         drop(timeout(STOP_GRACE, self.tasks.finished()).await);
         if let Some(keeper) = self.keeper.take() {
-            keeper.finished(STOP_GRACE).await;
+            drop(timeout(STOP_GRACE, keeper).await);
         }
         // Deregister last: a report of the registry would register the worker again.
         deregister(&shared).await;
@@ -290,7 +281,7 @@ impl Engine {
         info!(left, "stopped");
         StopReport {
             left,
-            outcomes: shared.outcomes.read(),
+            outcomes: *shared.outcomes(),
         }
     }
 }
@@ -298,35 +289,23 @@ impl Engine {
 /// Marks this worker as stopped in the cluster. This is informational: without it, the worker shows
 /// as missing.
 async fn deregister(shared: &Shared) {
-    shared.metrics.call("leave");
     let leave = shared.store.leave(&shared.worker, None);
-    match timeout(STOP_GRACE, leave).await {
-        Ok(Ok(())) => return,
-        Ok(Err(error)) => shared.metrics.store_error("leave", &error),
-        Err(_) => shared.metrics.store_timeout("leave"),
+    let until = Instant::now() + STOP_GRACE;
+    if shared.metrics.call("leave", until, leave).await.is_err() {
+        warn!("could not deregister the worker");
     }
-    warn!("could not deregister the worker");
 }
 
-fn start_keeper(shared: &Arc<Shared>, tasks: &Arc<Tasks>) -> Option<KeeperThread> {
+fn start_keeper(shared: &Arc<Shared>, tasks: &Arc<Tasks>) -> Option<oneshot::Receiver<()>> {
     let mut keeper_tasks = vec![
-        (
-            "heartbeat",
-            tasks.guard("heartbeat", heartbeat::run(Arc::clone(shared))),
-        ),
-        (
-            "watchdog",
-            tasks.guard("watchdog", watchdog::run(Arc::clone(shared))),
-        ),
-        (
-            "registry",
-            tasks.guard("registry", registry::run(Arc::clone(shared))),
-        ),
+        tasks.guard("heartbeat", heartbeat::run(Arc::clone(shared))),
+        tasks.guard("watchdog", watchdog::run(Arc::clone(shared))),
+        tasks.guard("registry", registry::run(Arc::clone(shared))),
     ];
     if let Some(chunks) = shared.config.chunks.clone() {
         let store = Arc::clone(&shared.keeper_store);
         let renewals = async move { chunks.run(store.as_ref()).await };
-        keeper_tasks.push(("chunks", tasks.guard("chunks", renewals)));
+        keeper_tasks.push(tasks.guard("chunks", renewals));
     }
     keeper::start(shared.config.keeper, tasks, keeper_tasks)
 }

@@ -6,14 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use tenure_core::webhook::Delivery;
-use tenure_core::{Again, Content, Event, Failure, Item, ItemId, Outcome, brief_duration};
+use tenure_core::{Content, Event, Failure, Item, ItemId, Outcome, brief_duration};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::attachment::Attachment;
-use crate::handler::Failed;
+use crate::handler::{Failed, Handler};
 use crate::held::{HandlerReport, Next, Nudge, StartedItem};
+use crate::metrics::{HANDLER_SECONDS, PANICS};
 use crate::shared::Shared;
 
 /// Maximum characters of an error in the log; the store keeps more.
@@ -61,15 +61,9 @@ async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
         rules,
     } = start;
     let id = item.id;
-    let facts = FailureFacts {
-        failures: item.counters.failures,
-        endpoint: item
-            .content
-            .delivery()
-            .map(|Delivery { endpoint, .. }| *endpoint),
-        max_retries: rules.max_retries,
-    };
-    let topic = fanned_out(shared, &item);
+    let failures = item.counters.failures;
+    let endpoint = item.content.delivery().map(|delivery| delivery.endpoint);
+    let topic = fanned_out(shared.handler.as_ref(), &item);
     if let Some(longest) = shared.handler.max_hold(&item)
         && let Some(deadline) = shared.held_leases.extend_max_hold(no, id, longest)
     {
@@ -91,19 +85,28 @@ async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
     let took = began.elapsed();
     // Dropping the handler's future may panic, too.
     if catch_unwind(AssertUnwindSafe(|| drop(handling))).is_err() {
-        shared.metrics.panics.increment(1);
+        shared.metrics.count(PANICS, &[], 1);
         warn!(item = %id, "a handler panicked when it was dropped");
     }
-    shared.metrics.handled(route, took);
+    // The pattern of the route bounds the number of series.
+    shared
+        .metrics
+        .record(HANDLER_SECONDS, ("topic", route), took);
     let outcome = answer.map(|answer| {
-        let answer = answer.unwrap_or_else(|panic| {
-            shared.metrics.panics.increment(1);
-            Err(Failure::new(format!(
-                "the handler panicked: {}",
-                text_of(&*panic)
-            )))
-        });
-        judge(shared, facts, answer)
+        if answer.is_err() {
+            shared.metrics.count(PANICS, &[], 1);
+        }
+        let failure = match answered(answer) {
+            Ok(outcome) => return outcome,
+            Err(failure) => failure,
+        };
+        shared.judge(&Failed {
+            failures,
+            endpoint,
+            failure: &failure,
+            max_retries: rules.max_retries,
+            chance: shared.rng.chance(),
+        })
     });
     log_outcome(id, event_id, attempt, outcome.as_ref());
     HandlerReport {
@@ -142,48 +145,29 @@ fn log_outcome(
     }
 }
 
-/// Facts about an item for its failure policy.
-#[derive(Clone, Copy)]
-struct FailureFacts {
-    failures: u32,
-    endpoint: Option<u32>,
-    max_retries: Option<u32>,
-}
-
 /// Topic for the fan-out of this item once it is done; `None`: no fan-out.
-fn fanned_out(shared: &Shared, item: &Item) -> Option<String> {
+pub(crate) fn fanned_out(handler: &dyn Handler, item: &Item) -> Option<String> {
     match &item.content {
-        Content::Event(event) if shared.handler.fans_out(event) => Some(event.topic().to_owned()),
+        Content::Event(event) if handler.fans_out(event) => Some(event.topic().to_owned()),
         Content::Event(_) | Content::Delivery(_) | Content::Row(_) => None,
     }
 }
 
-/// Turns the handler's answer into an outcome, by the active policy.
-fn judge(shared: &Shared, facts: FailureFacts, answer: Result<Outcome, Failure>) -> Outcome {
-    let failure = match answer {
-        Ok(Outcome::Retry { after, error }) => Failure {
-            error,
-            again: Again::After(after),
-        },
-        Ok(outcome) => return outcome,
-        Err(failure) => failure,
-    };
-    shared.judge(&Failed {
-        failures: facts.failures,
-        endpoint: facts.endpoint,
-        failure: &failure,
-        max_retries: facts.max_retries,
-        chance: shared.rng.chance(),
-    })
-}
-
-/// Text of a panic, if it has one.
-fn text_of(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no text")
+/// The handler's outcome, or a failure for the retry policy: a panic is one, and so is a requested
+/// retry.
+pub(crate) fn answered(
+    answer: std::thread::Result<Result<Outcome, Failure>>,
+) -> Result<Outcome, Failure> {
+    match answer {
+        Ok(Ok(Outcome::Retry { after, error })) => Err(Failure::new(error).after(after)),
+        Ok(answer) => answer,
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let text = text.unwrap_or("no text");
+            Err(Failure::new(format!("the handler panicked: {text}")))
+        }
+    }
 }
 
 fn cut(error: &str) -> &str {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tenure_core::webhook::{AttemptOutcome, Reply};
 use tenure_core::{
-    Content, Event, Failure, Fence, IntoOutcome, Item, ItemId, Outcome, Token, TopicPattern,
+    Content, Event, Failure, Fence, IntoOutcome, Item, ItemId, Outcome, RetryPolicy, Token,
+    TopicPattern,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -59,7 +60,7 @@ pub trait Handler: Send + Sync + 'static {
     }
 
     /// True if this event, once done, is delivered to the endpoints that subscribe to its topic;
-    /// see [`FanOut`](crate::FanOut).
+    /// see [`WithOptions::fan_out`](crate::WithOptions::fan_out).
     fn fans_out(&self, _event: &Event) -> bool {
         false
     }
@@ -87,6 +88,12 @@ pub trait Handler: Send + Sync + 'static {
     }
 }
 
+impl fmt::Debug for dyn Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handler")
+    }
+}
+
 /// Rules of an item that override the settings of its worker.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,6 +117,15 @@ pub struct Failed<'a> {
     pub max_retries: Option<u32>,
     /// Random number from 0 to 1, for jitter.
     pub chance: f64,
+}
+
+impl Failed<'_> {
+    /// Outcome of the failure: the handler's own decision, or else the retry policy's.
+    pub(crate) fn judge(&self, handler: &dyn Handler, mut policy: RetryPolicy) -> Outcome {
+        policy.max_retries = self.max_retries.unwrap_or(policy.max_retries);
+        let own = handler.judge(self);
+        own.unwrap_or_else(|| policy.judge(self.failures, self.failure, self.chance))
+    }
 }
 
 /// Answer of [`Handler::readiness`].
@@ -141,6 +157,20 @@ pub struct Context {
 }
 
 impl Context {
+    /// Creates the context of an attempt at `item`, under the lease with this proof.
+    pub(crate) fn new(item: &Item, (token, fence): (Token, Fence), deadline: Instant) -> Self {
+        Self {
+            id: item.id,
+            token,
+            fence,
+            attempt: item.counters.attempts.saturating_add(1),
+            deadline,
+            cancel: CancellationToken::new(),
+            call: CallSlot::of(item.id),
+            event: None,
+        }
+    }
+
     /// Id of the item.
     pub fn id(&self) -> ItemId {
         self.id
@@ -210,7 +240,7 @@ impl fmt::Debug for Context {
 }
 
 /// Handlers by topic: the first pattern that matches an event's topic wins.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Topics {
     routes: Vec<(TopicPattern, Arc<dyn Handler>)>,
 }
@@ -231,17 +261,14 @@ impl Topics {
         self.routes.is_empty()
     }
 
+    fn of(&self, item: &Item) -> Option<&Arc<dyn Handler>> {
+        let topic = item.content.event().map_or("", Event::topic);
+        self.choose(topic).map(|(_, handler)| handler)
+    }
+
     fn choose(&self, topic: &str) -> Option<&(TopicPattern, Arc<dyn Handler>)> {
         let mut routes = self.routes.iter();
         routes.find(|(pattern, _)| pattern.matches(topic))
-    }
-}
-
-impl fmt::Debug for Topics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.routes.iter().map(|(pattern, _)| pattern))
-            .finish()
     }
 }
 
@@ -280,14 +307,12 @@ impl Handler for Topics {
     }
 
     fn max_hold(&self, item: &Item) -> Option<Duration> {
-        let topic = item.content.event().map_or("", Event::topic);
-        self.choose(topic)?.1.max_hold(item)
+        self.of(item)?.max_hold(item)
     }
 
     fn rules(&self, item: &Item) -> Rules {
-        let topic = item.content.event().map_or("", Event::topic);
-        let handler = self.choose(topic);
-        handler.map_or_else(Rules::default, |(_, handler)| handler.rules(item))
+        self.of(item)
+            .map_or_else(Rules::default, |handler| handler.rules(item))
     }
 }
 

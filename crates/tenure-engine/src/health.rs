@@ -46,11 +46,13 @@ pub struct Check {
 
 /// Last successes and failures of each part of an engine.
 #[derive(Debug)]
-pub(crate) struct Vitals(Mutex<Signs>);
-
-#[derive(Debug)]
-struct Signs {
+pub(crate) struct Vitals {
     started: Instant,
+    signs: Mutex<Signs>,
+}
+
+#[derive(Debug, Default)]
+struct Signs {
     settings: Option<Instant>,
     claim: Option<Instant>,
     beat: Option<Instant>,
@@ -72,20 +74,14 @@ const LOGGED_FAILURES: usize = 8;
 
 impl Vitals {
     pub(crate) fn new(now: Instant) -> Self {
-        Self(Mutex::new(Signs {
+        Self {
             started: now,
-            settings: None,
-            claim: None,
-            beat: None,
-            missed_beat: None,
-            reap: None,
-            store: None,
-            logged: Vec::new(),
-        }))
+            signs: Mutex::default(),
+        }
     }
 
     fn signs(&self) -> MutexGuard<'_, Signs> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.signs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn settings_read(&self, now: Instant) {
@@ -137,34 +133,24 @@ impl Vitals {
     /// The checks, judged by the intervals of the active settings.
     pub(crate) fn checks(&self, now: Instant, live: &ActiveSettings, reaper: Duty) -> Vec<Check> {
         let signs = self.signs();
-        let ago = |moment: Option<Instant>| moment.map(|moment| now - moment);
+        let check = |name, last: Option<Instant>, problem| Check {
+            name,
+            last: last.map(|at| now - at),
+            problem,
+        };
+        let unread = || "the settings were not read yet".to_owned();
         let mut checks = vec![
-            Check {
-                name: "claims",
-                last: ago(signs.claim),
-                problem: signs.store.clone(),
-            },
-            Check {
-                name: "settings",
-                last: ago(signs.settings),
-                problem: (!live.is_loaded).then(|| "the settings were not read yet".to_owned()),
-            },
-            Check {
-                name: "heartbeat",
-                last: ago(signs.beat),
-                problem: signs.renewal_problem(now, live),
-            },
+            check("claims", signs.claim, signs.store.clone()),
+            check("settings", signs.settings, (!live.is_loaded).then(unread)),
+            check("heartbeat", signs.beat, signs.renewal_problem(now, live)),
         ];
         if reaper == Duty::Done {
-            let interval = live.settings.reaper_interval();
-            let since = now - signs.reap.unwrap_or(signs.started);
-            let allowed = interval.saturating_mul(MISSED_INTERVALS);
+            let allowed = live.settings.reaper_interval();
+            let allowed = allowed.saturating_mul(MISSED_INTERVALS);
+            let since = now - signs.reap.unwrap_or(self.started);
             let is_missing = signs.reap.is_none() || since > allowed;
-            checks.push(Check {
-                name: "reaper",
-                last: ago(signs.reap),
-                problem: is_missing.then(|| format!("no run for {}", text(since))),
-            });
+            let missing = || format!("no run for {}", text(since));
+            checks.push(check("reaper", signs.reap, is_missing.then(missing)));
         }
         checks
     }

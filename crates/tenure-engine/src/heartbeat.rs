@@ -7,22 +7,25 @@
 //! A lease is renewed until its last settle is answered.
 
 use std::collections::{BTreeSet, HashMap};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::Guarded;
-use tenure_core::store::{Renew, Renewed};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tenure_core::store::{Answer, Renew, Renewed};
+use tokio::sync::futures::Notified;
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, warn};
 
 use crate::held::RenewalBatch;
 use crate::held_lease::{LeaseNo, LossReason};
+use crate::metrics::{HEARTBEATS, Metrics};
 use crate::shared::Shared;
 
 /// Delay before a failed renewal is repeated within its timeout.
-const RETRY_DELAY: Duration = Duration::from_millis(50);
+pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Renews until the engine stops. Each term is renewed independently, so that a hanging renewal
 /// does not delay leases of a shorter term.
@@ -47,18 +50,28 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 });
             }
         }
-        let next_tick = sleep_until(now + tick);
-        tokio::pin!(next_tick);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut next_tick => break,
-                // The interval may be shorter now.
-                () = &mut tuned => break,
-                Some(term) = batches.next() => {
-                    under_way.remove(&term);
-                }
-            }
+        let ended = |term| {
+            under_way.remove(&term);
+        };
+        drive(&mut batches, now + tick, tuned, ended).await;
+    }
+}
+
+/// Polls futures until then, or until the settings change: the interval may be shorter then.
+pub(crate) async fn drive<F: Future>(
+    futures: &mut FuturesUnordered<F>,
+    until: Instant,
+    mut tuned: Pin<&mut Notified<'_>>,
+    mut ended: impl FnMut(F::Output),
+) {
+    let until = sleep_until(until);
+    tokio::pin!(until);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut until => return,
+            () = &mut tuned => return,
+            Some(output) = futures.next() => ended(output),
         }
     }
 }
@@ -69,14 +82,15 @@ async fn renew(shared: &Shared, batch: RenewalBatch) {
     let tokens = batch.leases.iter().map(|(_, token)| token);
     let tokens = tokens.cloned().collect();
     let request = Renew::new(tokens, batch.term);
-    let leases = u64::try_from(batch.leases.len()).unwrap_or(u64::MAX);
-    match renew_until(shared, &request, bound).await {
+    let leases = batch.leases.len();
+    let renewal = || shared.keeper_leases().renew(&request);
+    match renew_until(&shared.metrics, "renew", bound, renewal).await {
         Ok((sent_at, answers)) => {
             shared.vitals.beat(Instant::now());
             let mut answers: HashMap<_, _> = answers.into_iter().collect();
             for (no, token) in &batch.leases {
                 let Some(answer) = answers.remove(token) else {
-                    shared.metrics.heartbeats("busy", 1);
+                    count(shared, "busy", 1);
                     debug!("a lease was not renewed: its row is locked by a transaction");
                     continue;
                 };
@@ -84,73 +98,54 @@ async fn renew(shared: &Shared, batch: RenewalBatch) {
             }
         }
         Err(reason) => {
-            shared.metrics.heartbeats("failed", leases);
+            count(shared, "failed", leases);
             shared.vitals.missed_beat(Instant::now(), &reason);
             warn!(reason, leases, "a renewal failed");
             for (no, _) in &batch.leases {
-                if let Some(lost) = shared
-                    .held_leases
-                    .lose(*no, LossReason::Failed, Instant::now())
-                {
-                    shared.report_loss(&lost, Some(&reason));
-                }
+                shared.lose(*no, LossReason::Failed, Some(&reason));
             }
         }
     }
+}
+
+fn count(shared: &Shared, answer: &str, leases: usize) {
+    shared
+        .metrics
+        .count(HEARTBEATS, &[("answer", answer)], leases);
 }
 
 fn apply(shared: &Shared, no: LeaseNo, sent_at: Instant, answer: Guarded<Renewed>) {
-    let lost = match answer {
+    match answer {
         Guarded::Accepted(renewed) => {
-            shared.metrics.heartbeats("renewed", 1);
-            shared
-                .held_leases
-                .renewed(no, (sent_at, Instant::now()), &renewed)
-        }
-        Guarded::Refused(why) => {
-            let lost = shared
-                .held_leases
-                .lose(no, LossReason::Refused(why), Instant::now());
-            if lost.is_some() {
-                shared.metrics.heartbeats("refused", 1);
-            } else {
-                debug!("stopped renewing a lease that was settled");
+            count(shared, "renewed", 1);
+            let times = (sent_at, Instant::now());
+            if let Some(lost) = shared.held_leases.renewed(no, times, &renewed) {
+                shared.report_loss(&lost, None);
             }
-            lost
         }
-    };
-    if let Some(lost) = lost {
-        shared.report_loss(&lost, None);
+        Guarded::Refused(why) if shared.lose(no, LossReason::Refused(why), None) => {
+            count(shared, "refused", 1);
+        }
+        Guarded::Refused(_) => debug!("stopped renewing a lease that was settled"),
     }
 }
 
-type RenewAnswers = Vec<(tenure_core::Token, Guarded<Renewed>)>;
-
-/// Repeats the renewal until it is answered or `bound` has passed. Returns the moment before the
-/// answered call was sent.
-async fn renew_until(
-    shared: &Shared,
-    request: &Renew,
+/// Repeats a renewal until it is answered, fails for good, or `bound` has passed. Returns the
+/// moment before the answered call was sent.
+pub(crate) async fn renew_until<'a, T>(
+    metrics: &Metrics,
+    verb: &'static str,
     bound: Instant,
-) -> Result<(Instant, RenewAnswers), String> {
-    let mut reason = "the store did not answer in time".to_owned();
+    renew: impl Fn() -> Answer<'a, T>,
+) -> Result<(Instant, T), String> {
     loop {
         let sent_at = Instant::now();
-        shared.metrics.call("renew");
-        match timeout_at(bound, shared.keeper_store.renew(request)).await {
-            Ok(Ok(answers)) => return Ok((sent_at, answers)),
-            Ok(Err(error)) => {
-                shared.metrics.store_error("renew", &error);
-                reason = error.to_string();
-                if !error.is_transient() {
-                    return Err(reason);
-                }
+        match metrics.call(verb, bound, renew()).await {
+            Ok(answers) => return Ok((sent_at, answers)),
+            Err(error) if !error.is_transient() || Instant::now() + RETRY_DELAY >= bound => {
+                return Err(error.to_string());
             }
-            Err(_) => shared.metrics.store_timeout("renew"),
+            Err(_) => sleep(RETRY_DELAY).await,
         }
-        if Instant::now() + RETRY_DELAY >= bound {
-            return Err(reason);
-        }
-        sleep(RETRY_DELAY).await;
     }
 }

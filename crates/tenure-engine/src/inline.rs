@@ -1,16 +1,14 @@
 //! `Inline`: runs a handler on one item in the caller's own task, for tests of handlers. It decides
 //! outcomes as a worker does.
 
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Again, Content, Failure, Item, Lease, Outcome, Settings};
+use tenure_core::{Item, Lease, Outcome, Settings};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::attachment::CallSlot;
+use crate::executor::{answered, fanned_out};
 use crate::handler::{Context, Failed, Handler};
 
 /// Fixed random number. It makes each backoff as long as possible, so that a test knows when a
@@ -18,7 +16,7 @@ use crate::handler::{Context, Failed, Handler};
 const CHANCE: f64 = 1.0;
 
 /// A handler, and the settings that turn its answers into outcomes.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Inline {
     handler: Arc<dyn Handler>,
     settings: Settings,
@@ -53,53 +51,20 @@ impl Inline {
             .max_hold(&item)
             .map_or(max_hold, |own| own.max(max_hold));
         let failures = item.counters.failures;
-        let fan_out = match &item.content {
-            Content::Event(event) if self.handler.fans_out(event) => Some(event.topic().to_owned()),
-            Content::Event(_) | Content::Delivery(_) | Content::Row(_) => None,
-        };
-        let cx = Context {
-            id: item.id,
-            token: lease.token.clone(),
-            fence: lease.fence,
-            attempt: item.counters.attempts.saturating_add(1),
-            deadline: Instant::now() + max_hold,
-            cancel: CancellationToken::new(),
-            call: CallSlot::of(item.id),
-            event: None,
-        };
+        let fan_out = fanned_out(self.handler.as_ref(), &item);
+        let proof = (lease.token.clone(), lease.fence);
+        let cx = Context::new(&item, proof, Instant::now() + max_hold);
         let work = AssertUnwindSafe(async { self.handler.handle(item, cx).await });
-        let answer = work.catch_unwind().await.unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            let text = text.unwrap_or_else(|| "no text".to_owned());
-            Err(Failure::new(format!("the handler panicked: {text}")))
-        });
-        let failure = match answer {
-            Ok(Outcome::Retry { after, error }) => Failure {
-                error,
-                again: Again::After(after),
-            },
-            Ok(outcome) => return Handled { outcome, fan_out },
-            Err(failure) => failure,
-        };
-        let failed = Failed {
-            failures,
-            endpoint: None,
-            failure: &failure,
-            max_retries: rules.max_retries,
-            chance: CHANCE,
-        };
-        let outcome = self.handler.judge(&failed).unwrap_or_else(|| {
-            let mut policy = self.settings.retry_policy();
-            policy.max_retries = rules.max_retries.unwrap_or(policy.max_retries);
-            policy.judge(failures, &failure, CHANCE)
+        let outcome = answered(work.catch_unwind().await).unwrap_or_else(|failure| {
+            let failed = Failed {
+                failures,
+                endpoint: None,
+                failure: &failure,
+                max_retries: rules.max_retries,
+                chance: CHANCE,
+            };
+            failed.judge(self.handler.as_ref(), self.settings.retry_policy())
         });
         Handled { outcome, fan_out }
-    }
-}
-
-impl fmt::Debug for Inline {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inline").finish_non_exhaustive()
     }
 }

@@ -14,7 +14,10 @@ pub(crate) struct ItemQueues {
 
 impl ItemQueues {
     pub(crate) fn new(items: &[Item]) -> Self {
-        let mut queues = items.iter().filter_map(|item| Some((item.id, of(item)?)));
+        let mut queues = items.iter().filter_map(|item| match &item.content {
+            Content::Event(event) => Some((item.id, event.queue())),
+            Content::Delivery(_) | Content::Row(_) => None,
+        });
         let Some((_, first)) = queues.next() else {
             return Self::default();
         };
@@ -29,12 +32,5 @@ impl ItemQueues {
     pub(crate) fn get(&self, id: ItemId) -> &str {
         let queue = self.others.get(&id).or(self.first.as_ref());
         queue.map_or("", QueueName::as_str)
-    }
-}
-
-fn of(item: &Item) -> Option<&QueueName> {
-    match &item.content {
-        Content::Event(event) => Some(event.queue()),
-        Content::Delivery(_) | Content::Row(_) => None,
     }
 }

@@ -1,35 +1,23 @@
 //! Keeper: runs heartbeat, watchdog, registry and chunk renewer on a thread and a runtime of their
 //! own, so that a handler that blocks its thread cannot stop renewals or deadlines.
 
-use std::time::Duration;
-
 use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 use crate::config::Keeper;
 use crate::tasks::Tasks;
 
-#[derive(Debug)]
-pub(crate) struct KeeperThread(oneshot::Receiver<()>);
-
-impl KeeperThread {
-    /// Waits until the thread has finished, at most `within`.
-    pub(crate) async fn finished(self, within: Duration) {
-        drop(timeout(within, self.0).await);
-    }
-}
-
-/// Runs the tasks on the keeper's thread or, as configured, on the current runtime.
+/// Runs the tasks on the current runtime or, as configured, on the keeper's thread; returns the
+/// notice of the end of the thread.
 pub(crate) fn start(
     place: Keeper,
     tasks: &Tasks,
-    keeper_tasks: Vec<(&'static str, BoxFuture<'static, ()>)>,
-) -> Option<KeeperThread> {
+    keeper_tasks: Vec<BoxFuture<'static, ()>>,
+) -> Option<oneshot::Receiver<()>> {
     match place {
         Keeper::SameRuntime => {
-            for (name, task) in keeper_tasks {
-                tasks.spawn(name, task);
+            for task in keeper_tasks {
+                tasks.run(task);
             }
             None
         }
@@ -47,7 +35,7 @@ pub(crate) fn start(
                     drop(guard);
                 });
             match thread {
-                Ok(_) => Some(KeeperThread(finished)),
+                Ok(_) => Some(finished),
                 Err(error) => {
                     tasks.fail(format!("could not start the keeper's thread: {error}"));
                     None
@@ -57,10 +45,10 @@ pub(crate) fn start(
     }
 }
 
-fn run(keeper_tasks: Vec<(&'static str, BoxFuture<'static, ()>)>) -> std::io::Result<()> {
+fn run(keeper_tasks: Vec<BoxFuture<'static, ()>>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(join_all(keeper_tasks.into_iter().map(|(_, task)| task)));
+    runtime.block_on(join_all(keeper_tasks));
     Ok(())
 }

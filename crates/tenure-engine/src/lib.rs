@@ -22,9 +22,9 @@
 //! own clock and cancels work whose lease is over.
 //!
 //! A [`Handler`] works on items, [`Topics`] selects a handler by topic, [`Relay`] sends events to a
-//! publisher, [`FanOut`] turns done events into deliveries, and [`Sender`] is the handler and the
-//! [`Chooser`] of an engine that sends deliveries. Programs rarely start an [`Engine`] themselves:
-//! the crate `tenure` assembles one.
+//! publisher, [`WithOptions::fan_out`] turns done events into deliveries, and [`Sender`] is the
+//! handler and the [`Chooser`] of an engine that sends deliveries. Programs rarely start an
+//! [`Engine`] themselves: the crate `tenure` assembles one.
 
 mod attachment;
 mod breaker;
@@ -34,7 +34,6 @@ mod claim_loop;
 mod config;
 mod engine;
 mod executor;
-mod fan_out;
 mod handler;
 mod health;
 mod heartbeat;
@@ -56,7 +55,6 @@ mod relay;
 mod replayer;
 mod rng;
 mod round;
-mod row_store;
 mod run;
 mod sender;
 mod settings_watcher;
@@ -67,9 +65,8 @@ mod watchdog;
 pub use breaker::BreakerConfig;
 pub use chooser::{Chooser, Room};
 pub use chunk_renewer::{ChunkRenewer, ChunkThread, RenewedChunk};
-pub use config::{Duties, Duty, EngineConfig, Keeper, Recovery, RowClaims};
+pub use config::{Duties, Duty, EngineConfig, Keeper, Leases, Recovery, RowClaims};
 pub use engine::{Engine, Parts, StopReport, Wake};
-pub use fan_out::{AcceptAll, FanOut};
 pub use handler::{Context, EventFn, Failed, Handler, Handling, JsonFn, Readiness, Rules, Topics};
 pub use health::{Check, Health};
 #[cfg(feature = "testing")]
@@ -77,6 +74,5 @@ pub use inline::{Handled, Inline};
 pub use options::{HandlerOptions, Limit, WithOptions};
 pub use outcome_counts::OutcomeCounts;
 pub use relay::Relay;
-pub use row_store::{LeaseRows, RowStore};
 pub use sender::{Sender, SenderParts};
 pub use tasks::Wrap;

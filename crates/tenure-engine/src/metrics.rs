@@ -6,14 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{
-    Counter, Gauge, Histogram, Label, counter, describe_counter, describe_gauge,
-    describe_histogram, gauge, histogram,
+    Gauge, Histogram, Label, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
 };
-use tenure_core::store::{StoreError, StoreErrorKind};
-use tenure_core::webhook::AttemptOutcome;
-use tenure_core::{OutcomeKind, Refusal, WorkerId};
-
-use crate::held_lease::LossReason;
+use tenure_core::store::{Answer, StoreError, StoreErrorKind};
+use tokio::time::{Instant, timeout_at};
 
 /// Defines the names with their help texts.
 macro_rules! define {
@@ -24,7 +21,7 @@ macro_rules! define {
         )*
 
         /// Passes the help texts to the recorder.
-        fn describe() {
+        pub(crate) fn describe() {
             $($describe!($name, $help);)*
         }
     };
@@ -92,15 +89,20 @@ define! {
         "1 while an endpoint is paused, by endpoint.";
 }
 
-/// Counts a renewal of chunks; `holder` is the id of the worker that holds them.
-pub(crate) fn chunk_call(holder: &str) {
-    let labels = WorkerLabels::new(holder);
-    labels
-        .counter(STORE_CALLS, &[("verb", "renew_chunks")])
-        .increment(1);
-}
+/// Counters without labels of an engine.
+const COUNTERS: [&str; 9] = [
+    CLAIMED,
+    SETTLED_LATE,
+    OVERDUE,
+    PANICS,
+    SETTINGS_REFUSED,
+    REAPED,
+    REAPER_RUNS,
+    RECOVERED_COUNT,
+    RUNS_TOTAL,
+];
 
-/// Verbs of an engine's calls of the store; [`chunk_call`] counts one more verb.
+/// Verbs of an engine's calls of the store.
 const VERBS: [&str; 12] = [
     "claim",
     "settle",
@@ -116,258 +118,114 @@ const VERBS: [&str; 12] = [
     "record_calls",
 ];
 
-/// Outcomes that a worker settles.
-const SETTLED_KINDS: [OutcomeKind; 4] = [
-    OutcomeKind::Done,
-    OutcomeKind::Retry,
-    OutcomeKind::Dead,
-    OutcomeKind::Release,
-];
+type Labels<'a> = &'a [(&'static str, &'a str)];
 
-/// The labels of all metrics of one worker.
-struct WorkerLabels {
+/// The metrics of one worker.
+#[derive(Debug)]
+pub(crate) struct Metrics {
     worker: String,
     instance: String,
+    /// Histograms by name and by the value of their label, cached because each item needs one.
+    known: Mutex<HashMap<&'static str, HashMap<String, Histogram>>>,
 }
 
-impl WorkerLabels {
+impl Metrics {
     /// Splits the id of a worker into its name and its random part.
-    fn new(id: &str) -> Self {
+    pub(crate) fn new(id: &str) -> Self {
         let (worker, instance) = id.rsplit_once('-').unwrap_or((id, ""));
         Self {
             worker: worker.to_owned(),
             instance: instance.to_owned(),
+            known: Mutex::default(),
         }
     }
 
-    fn with(&self, others: &[(&'static str, &str)]) -> Vec<Label> {
+    /// Registers the metrics of an engine at zero, so that their first increase is visible.
+    pub(crate) fn register(&self) {
+        describe();
+        for name in COUNTERS {
+            self.count(name, &[], 0);
+        }
+        for verb in VERBS {
+            self.count(STORE_CALLS, &[("verb", verb)], 0);
+        }
+        for answer in ["renewed", "refused", "failed", "busy"] {
+            self.count(HEARTBEATS, &[("answer", answer)], 0);
+        }
+        for name in [RUNNING, HELD, CLAIMING_PAUSED, SETTINGS_VERSION] {
+            self.gauge(name, &[]).set(0.0);
+        }
+        for name in [REAPED_STALE_SECONDS, STALE_DURATION] {
+            drop(self.histogram(name, &[]));
+        }
+    }
+
+    /// Registers the counters of a queue at zero.
+    pub(crate) fn register_queue(&self, queue: &str) {
+        for outcome in ["done", "retry", "dead", "release"] {
+            self.count(SETTLED, &[("queue", queue), ("outcome", outcome)], 0);
+        }
+    }
+
+    fn with(&self, others: Labels<'_>) -> Vec<Label> {
         let own = [("worker", &*self.worker), ("instance", &*self.instance)];
         let all = own.iter().chain(others);
         all.map(|(key, value)| Label::new(*key, (*value).to_owned()))
             .collect()
     }
 
-    fn counter(&self, name: &'static str, others: &[(&'static str, &str)]) -> Counter {
-        counter!(name, self.with(others))
+    pub(crate) fn count(&self, name: &'static str, labels: Labels<'_>, by: impl TryInto<u64>) {
+        let by = by.try_into().unwrap_or(u64::MAX);
+        counter!(name, self.with(labels)).increment(by);
     }
 
-    fn gauge(&self, name: &'static str, others: &[(&'static str, &str)]) -> Gauge {
-        gauge!(name, self.with(others))
+    pub(crate) fn gauge(&self, name: &'static str, labels: Labels<'_>) -> Gauge {
+        gauge!(name, self.with(labels))
     }
 
-    fn histogram(&self, name: &'static str, others: &[(&'static str, &str)]) -> Histogram {
-        histogram!(name, self.with(others))
-    }
-}
-
-/// Histograms of one metric by the value of a label, cached because each item needs one.
-struct HistogramsBy {
-    name: &'static str,
-    label: &'static str,
-    known: Mutex<HashMap<String, Histogram>>,
-}
-
-impl HistogramsBy {
-    fn new(name: &'static str, label: &'static str) -> Self {
-        Self {
-            name,
-            label,
-            known: Mutex::default(),
-        }
+    pub(crate) fn histogram(&self, name: &'static str, labels: Labels<'_>) -> Histogram {
+        histogram!(name, self.with(labels))
     }
 
-    fn record(&self, labels: &WorkerLabels, value: &str, length: Duration) {
+    /// Records a time of one item. The values of the label must be few, because each is a series.
+    pub(crate) fn record(&self, name: &'static str, label: (&'static str, &str), time: Duration) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(histogram) = known.get(value) {
-            return histogram.record(length.as_secs_f64());
+        let known = known.entry(name).or_default();
+        if let Some(histogram) = known.get(label.1) {
+            return histogram.record(time.as_secs_f64());
         }
-        let histogram = labels.histogram(self.name, &[(self.label, value)]);
-        histogram.record(length.as_secs_f64());
-        known.insert(value.to_owned(), histogram);
-    }
-}
-
-/// The metrics of one worker.
-pub(crate) struct Metrics {
-    labels: WorkerLabels,
-    pub(crate) claimed: Counter,
-    pub(crate) panics: Counter,
-    pub(crate) overdue: Counter,
-    pub(crate) settled_late: Counter,
-    pub(crate) settings_refused: Counter,
-    pub(crate) running: Gauge,
-    pub(crate) held: Gauge,
-    pub(crate) claiming_paused: Gauge,
-    pub(crate) settings_version: Gauge,
-    handler_seconds: HistogramsBy,
-    pickup_seconds: HistogramsBy,
-    reaped: [Counter; 2],
-    reaped_stale: [Histogram; 2],
-    reaper_runs: [Counter; 2],
-    calls: [(&'static str, Counter); VERBS.len()],
-    heartbeats: [(&'static str, Counter); 4],
-}
-
-impl Metrics {
-    pub(crate) fn new(worker: &WorkerId) -> Self {
-        describe();
-        let labels = WorkerLabels::new(worker.as_str());
-        let count = |name| labels.counter(name, &[]);
-        let heartbeat = |answer| (answer, labels.counter(HEARTBEATS, &[("answer", answer)]));
-        Self {
-            calls: VERBS.map(|verb| (verb, labels.counter(STORE_CALLS, &[("verb", verb)]))),
-            claimed: count(CLAIMED),
-            panics: count(PANICS),
-            overdue: count(OVERDUE),
-            settled_late: count(SETTLED_LATE),
-            settings_refused: count(SETTINGS_REFUSED),
-            running: labels.gauge(RUNNING, &[]),
-            held: labels.gauge(HELD, &[]),
-            claiming_paused: labels.gauge(CLAIMING_PAUSED, &[]),
-            settings_version: labels.gauge(SETTINGS_VERSION, &[]),
-            handler_seconds: HistogramsBy::new(HANDLER_SECONDS, "topic"),
-            pickup_seconds: HistogramsBy::new(PICKUP_SECONDS, "queue"),
-            reaped: [REAPED, RECOVERED_COUNT].map(count),
-            reaped_stale: [REAPED_STALE_SECONDS, STALE_DURATION]
-                .map(|name| labels.histogram(name, &[])),
-            reaper_runs: [REAPER_RUNS, RUNS_TOTAL].map(count),
-            heartbeats: ["renewed", "refused", "failed", "busy"].map(heartbeat),
-            labels,
-        }
+        let histogram = self.histogram(name, &[label]);
+        histogram.record(time.as_secs_f64());
+        known.insert(label.1.to_owned(), histogram);
     }
 
-    /// Registers the counters of a queue at zero, so that their first increase is visible.
-    pub(crate) fn register_queue(&self, queue: &str) {
-        for kind in SETTLED_KINDS {
-            self.settled(queue, kind, 0);
-        }
-    }
-
-    pub(crate) fn settled(&self, queue: &str, kind: OutcomeKind, items: u64) {
-        let labels = [("queue", queue), ("outcome", kind.as_str())];
-        self.labels.counter(SETTLED, &labels).increment(items);
-    }
-
-    /// Records the run time of a handler; `topic` is the pattern of its route, which bounds the
-    /// number of series.
-    pub(crate) fn handled(&self, topic: &str, took: Duration) {
-        self.handler_seconds.record(&self.labels, topic, took);
-    }
-
-    /// Records the time from the moment an item was due to its claim.
-    pub(crate) fn picked_up(&self, queue: &str, waited: Duration) {
-        self.pickup_seconds.record(&self.labels, queue, waited);
-    }
-
-    /// Counts a settle that was refused for one item.
-    pub(crate) fn refused(&self, why: Refusal) {
-        let labels = [("reason", why.as_str())];
-        self.labels.counter(REFUSED, &labels).increment(1);
-    }
-
-    /// Counts items whose lease was lost.
-    pub(crate) fn lost(&self, loss: LossReason, items: usize) {
-        let items = u64::try_from(items).unwrap_or(u64::MAX);
-        let labels = [("reason", loss.as_str())];
-        self.labels.counter(LOST, &labels).increment(items);
-    }
-
-    /// Counts the answers of a renewal per lease.
-    pub(crate) fn heartbeats(&self, answer: &'static str, leases: u64) {
-        if let Some((_, counter)) = self.heartbeats.iter().find(|(known, _)| *known == answer) {
-            counter.increment(leases);
-        }
-    }
-
-    /// Counts a call of the store; `verb` is one of [`VERBS`].
-    pub(crate) fn call(&self, verb: &'static str) {
-        if let Some((_, counter)) = self.calls.iter().find(|(known, _)| *known == verb) {
-            counter.increment(1);
-        }
-    }
-
-    pub(crate) fn store_error(&self, verb: &'static str, error: &StoreError) {
-        self.failed_call(verb, kind_label(error.kind()));
-    }
-
-    /// Counts a call of the store without an answer in time.
-    pub(crate) fn store_timeout(&self, verb: &'static str) {
-        self.failed_call(verb, "timeout");
-    }
-
-    fn failed_call(&self, verb: &'static str, kind: &'static str) {
-        let labels = [("verb", verb), ("kind", kind)];
-        self.labels.counter(STORE_ERRORS, &labels).increment(1);
-    }
-
-    /// Counts a webhook call.
-    pub(crate) fn attempt(&self, outcome: AttemptOutcome) {
-        let labels = [("outcome", outcome.as_str())];
-        self.labels.counter(DELIVERY_ATTEMPTS, &labels).increment(1);
-    }
-
-    pub(crate) fn terminated(&self, cause: &'static str) {
-        self.labels
-            .counter(TERMINATED, &[("cause", cause)])
-            .increment(1);
-    }
-
-    pub(crate) fn pruned(&self, state: &'static str, items: u64) {
-        self.labels
-            .counter(PRUNED, &[("state", state)])
-            .increment(items);
+    /// Awaits an answer of the store until then; counts the call and its failure.
+    pub(crate) async fn call<T>(
+        &self,
+        verb: &'static str,
+        until: Instant,
+        answer: Answer<'_, T>,
+    ) -> Result<T, StoreError> {
+        self.count(STORE_CALLS, &[("verb", verb)], 1);
+        let (kind, error) = match timeout_at(until, answer).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => (format!("{:?}", error.kind()).to_lowercase(), error),
+            Err(_) => {
+                let message = "the store did not answer in time";
+                let error = StoreError::new(verb, StoreErrorKind::Unavailable, message);
+                ("timeout".to_owned(), error)
+            }
+        };
+        self.count(STORE_ERRORS, &[("verb", verb), ("kind", &kind)], 1);
+        Err(error)
     }
 
     /// Counts a reaped item whose lease had been over for `stale`.
     pub(crate) fn reaped(&self, stale: Duration) {
-        self.reaped.iter().for_each(|counter| counter.increment(1));
-        for histogram in &self.reaped_stale {
-            histogram.record(stale.as_secs_f64());
+        self.count(REAPED, &[], 1);
+        self.count(RECOVERED_COUNT, &[], 1);
+        for name in [REAPED_STALE_SECONDS, STALE_DURATION] {
+            self.histogram(name, &[]).record(stale.as_secs_f64());
         }
-    }
-
-    pub(crate) fn reaper_ran(&self) {
-        self.reaper_runs
-            .iter()
-            .for_each(|counter| counter.increment(1));
-    }
-}
-
-/// The metrics of a sender.
-pub(crate) struct SenderMetrics {
-    labels: WorkerLabels,
-    pub(crate) seconds: Histogram,
-    pub(crate) in_flight: Gauge,
-}
-
-impl SenderMetrics {
-    pub(crate) fn new(worker: &WorkerId) -> Self {
-        describe();
-        let labels = WorkerLabels::new(worker.as_str());
-        Self {
-            seconds: labels.histogram(DELIVERY_SECONDS, &[]),
-            in_flight: labels.gauge(DELIVERIES_IN_FLIGHT, &[]),
-            labels,
-        }
-    }
-
-    pub(crate) fn paused(&self, endpoint: &str, is_paused: bool) {
-        let gauge = self
-            .labels
-            .gauge(ENDPOINT_PAUSED, &[("endpoint", endpoint)]);
-        gauge.set(if is_paused { 1.0 } else { 0.0 });
-    }
-}
-
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "later kinds count as corrupt"
-)]
-fn kind_label(kind: StoreErrorKind) -> &'static str {
-    match kind {
-        StoreErrorKind::Unavailable => "unavailable",
-        StoreErrorKind::Conflict => "conflict",
-        StoreErrorKind::Invalid => "invalid",
-        _ => "corrupt",
     }
 }

@@ -92,10 +92,12 @@ pub struct Limit {
 }
 
 /// A handler with its own options.
+#[derive(Debug)]
 pub struct WithOptions {
     inner: Arc<dyn Handler>,
     options: HandlerOptions,
     limit: Option<Limit>,
+    does_fan_out: bool,
 }
 
 impl WithOptions {
@@ -105,6 +107,27 @@ impl WithOptions {
             inner,
             limit: options.own_limit(),
             options,
+            does_fan_out: false,
+        }
+    }
+
+    /// Wraps `inner` and fans out the events that it completes. The store writes the deliveries in
+    /// the transaction that settles the event, so there is exactly one delivery for each event and
+    /// subscribed endpoint, even after crashes.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tenure_core::Event;
+    /// use tenure_engine::{Context, EventFn, WithOptions};
+    ///
+    /// let done = EventFn::new(|_: Event, _: Context| async { Ok(()) });
+    /// let handler = WithOptions::fan_out(Arc::new(done));
+    /// # drop(handler);
+    /// ```
+    pub fn fan_out(inner: Arc<dyn Handler>) -> Self {
+        Self {
+            does_fan_out: true,
+            ..Self::new(inner, HandlerOptions::default())
         }
     }
 
@@ -120,16 +143,9 @@ impl WithOptions {
             // Stops work that the handler has spawned elsewhere.
             cancel.cancel();
             let timeout = duration_text(timeout);
-            Err(Failure::new(format!(
-                "the handler timed out after {timeout}"
-            )))
+            let error = format!("the handler timed out after {timeout}");
+            Err(Failure::new(error))
         })
-    }
-}
-
-impl std::fmt::Debug for WithOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("WithOptions").field(&self.options).finish()
     }
 }
 
@@ -143,7 +159,7 @@ impl Handler for WithOptions {
     }
 
     fn fans_out(&self, event: &Event) -> bool {
-        self.inner.fans_out(event)
+        self.does_fan_out || self.inner.fans_out(event)
     }
 
     fn route_name(&self, item: &Item) -> Option<&str> {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::webhook::{AttemptOutcome, Call};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use crate::attachment::OrphanedCall;
+use crate::metrics::DELIVERY_ATTEMPTS;
 use crate::shared::Shared;
 use crate::tasks::Tasks;
 
@@ -40,19 +41,17 @@ pub(crate) fn spawn(shared: &Arc<Shared>, tasks: &Tasks, orphans: Vec<OrphanedCa
 pub(crate) async fn write(shared: &Shared, orphans: &[OrphanedCall]) -> bool {
     let now = Instant::now();
     let calls: Vec<Call> = orphans.iter().map(|orphan| orphan.to_call(now)).collect();
-    shared.metrics.call("record_calls");
     let answer = shared.store.webhooks().record_calls(&calls, None);
-    match timeout(STORE_TIMEOUT, answer).await {
-        Ok(Ok(())) => {
-            for _ in &calls {
-                shared.metrics.attempt(AttemptOutcome::Superseded);
-            }
-            return true;
-        }
-        Ok(Err(error)) => shared.metrics.store_error("record_calls", &error),
-        Err(_) => shared.metrics.store_timeout("record_calls"),
-    }
+    let answer = shared
+        .metrics
+        .call("record_calls", now + STORE_TIMEOUT, answer);
+    let is_recorded = answer.await.is_ok();
     let calls = calls.len();
-    warn!(calls, "could not record calls whose lease is gone");
-    false
+    if is_recorded {
+        let outcome = [("outcome", AttemptOutcome::Superseded.as_str())];
+        shared.metrics.count(DELIVERY_ATTEMPTS, &outcome, calls);
+    } else {
+        warn!(calls, "could not record calls whose lease is gone");
+    }
+    is_recorded
 }

@@ -1,40 +1,6 @@
-//! Counters of settled items by outcome.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! Counts of settled items by outcome.
 
 use tenure_core::OutcomeKind;
-
-/// Counter shared by the tasks of a worker.
-#[derive(Debug, Default)]
-pub(crate) struct OutcomeCounter {
-    done: AtomicU64,
-    retried: AtomicU64,
-    dead: AtomicU64,
-    released: AtomicU64,
-}
-
-impl OutcomeCounter {
-    pub(crate) fn add(&self, kind: OutcomeKind, items: u64) {
-        let counter = match kind {
-            OutcomeKind::Done => &self.done,
-            OutcomeKind::Retry => &self.retried,
-            OutcomeKind::Dead => &self.dead,
-            OutcomeKind::Release => &self.released,
-            // The reaper or an operator ended the lease; a worker never settles with these.
-            OutcomeKind::Lapsed | OutcomeKind::Buried => return,
-        };
-        counter.fetch_add(items, Ordering::Relaxed);
-    }
-
-    pub(crate) fn read(&self) -> OutcomeCounts {
-        OutcomeCounts {
-            done: self.done.load(Ordering::Relaxed),
-            retried: self.retried.load(Ordering::Relaxed),
-            dead: self.dead.load(Ordering::Relaxed),
-            released: self.released.load(Ordering::Relaxed),
-        }
-    }
-}
 
 /// Items that a worker settled, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,4 +16,17 @@ pub struct OutcomeCounts {
     /// Items released without a result: not started in time, cancelled by a shutdown, or postponed
     /// by their handler.
     pub released: u64,
+}
+
+impl OutcomeCounts {
+    pub(crate) fn add(&mut self, kind: OutcomeKind, items: u64) {
+        match kind {
+            OutcomeKind::Done => self.done += items,
+            OutcomeKind::Retry => self.retried += items,
+            OutcomeKind::Dead => self.dead += items,
+            OutcomeKind::Release => self.released += items,
+            // The reaper or an operator ended the lease; a worker never settles with these.
+            OutcomeKind::Lapsed | OutcomeKind::Buried => {}
+        }
+    }
 }

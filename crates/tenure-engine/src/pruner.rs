@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::Prune;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
+use crate::metrics::PRUNED;
 use crate::pace::spread;
 use crate::shared::Shared;
 
@@ -27,14 +28,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 let settings = &live.settings;
                 Prune::new(settings.retention_published, settings.retention_dead)
             };
-            shared.metrics.call("prune");
-            let call = timeout(STORE_TIMEOUT, shared.store.prune(&prune));
-            let Ok(answer) = call.await else {
-                shared.metrics.store_timeout("prune");
-                warn!("a prune round timed out");
-                break;
-            };
-            match answer {
+            let until = Instant::now() + STORE_TIMEOUT;
+            let answer = shared.store.prune(&prune);
+            match shared.metrics.call("prune", until, answer).await {
                 Ok(pruned) => {
                     done += pruned.done + pruned.jobs_completed;
                     dead += pruned.dead + pruned.jobs_failed;
@@ -43,7 +39,6 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     }
                 }
                 Err(error) => {
-                    shared.metrics.store_error("prune", &error);
                     warn!(error = error.to_string(), "a prune round failed");
                     break;
                 }
@@ -51,8 +46,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             sleep(ROUND_PAUSE).await;
         }
         if done + dead > 0 {
-            shared.metrics.pruned("done", done);
-            shared.metrics.pruned("dead", dead);
+            shared.metrics.count(PRUNED, &[("state", "done")], done);
+            shared.metrics.count(PRUNED, &[("state", "dead")], dead);
             info!(done, dead, "pruned items past their retention");
         }
     }

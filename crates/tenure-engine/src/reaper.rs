@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tenure_core::State;
 use tenure_core::store::{Reap, Reaped};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use crate::claim_loop;
+use crate::metrics::{REAPER_RUNS, RUNS_TOTAL};
 use crate::pace::spread;
 use crate::shared::Shared;
 use crate::tasks::Tasks;
@@ -48,34 +48,20 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
     let bound = interval.max(Duration::from_secs(1));
     let mut count = 0;
     for _ in 0..STATEMENTS_PER_RUN {
-        shared.metrics.call("reap");
-        match timeout(bound, shared.store.reap(&request)).await {
-            Ok(Ok(reaped)) => {
-                shared.vitals.reaped(Instant::now());
-                if reaped.is_empty() {
-                    break;
-                }
-                count += reaped.len();
-                report(shared, &reaped);
-            }
-            Ok(Err(error)) => {
-                shared.metrics.store_error("reap", &error);
-                claim_loop::report_store_error(shared, "reap", &error);
-                return;
-            }
-            Err(_) => {
-                shared.metrics.store_timeout("reap");
-                if shared
-                    .vitals
-                    .store_failed("the store did not answer in time")
-                {
-                    warn!(verb = "reap", "the store did not answer in time");
-                }
-                return;
-            }
+        let reap = shared.leases().reap(&request);
+        let Ok(reaped) = shared.call("reap", Instant::now() + bound, reap).await else {
+            return;
+        };
+        shared.vitals.reaped(Instant::now());
+        if reaped.is_empty() {
+            break;
         }
+        count += reaped.len();
+        report(shared, &reaped);
     }
-    shared.metrics.reaper_ran();
+    for name in [REAPER_RUNS, RUNS_TOTAL] {
+        shared.metrics.count(name, &[], 1);
+    }
     if count > 0 {
         // Items that lapsed for the first time are due when this delay is over.
         let shared = Arc::clone(shared);
@@ -92,22 +78,19 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
 /// Counts and logs reaped items. Any worker may have held them, so they do not count as outcomes of
 /// this worker.
 pub(crate) fn report(shared: &Shared, reaped: &[Reaped]) {
-    let count = u64::try_from(reaped.len()).unwrap_or(u64::MAX);
+    let mut dead = 0;
     for item in reaped {
         shared.metrics.reaped(item.stale);
-        let (id, holder, stale) = (item.id.number(), &item.holder, item.stale);
         if item.state == State::Dead {
+            dead += 1;
+            let (item, holder, stale) = (item.id.number(), &item.holder, item.stale);
             warn!(
-                item = id,
+                item,
                 holder,
                 ?stale,
                 "a lease lapsed too often; its item is dead"
             );
         }
     }
-    let dead = reaped
-        .iter()
-        .filter(|item| item.state == State::Dead)
-        .count();
-    info!(items = count, dead, "reaped lapsed leases");
+    info!(items = reaped.len(), dead, "reaped lapsed leases");
 }

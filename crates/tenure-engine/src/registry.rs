@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::QueueName;
 use tenure_core::store::WorkerReport;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::config::EngineConfig;
 use crate::shared::Shared;
@@ -17,13 +17,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         let report = report(&shared);
         let wait = report.next_within;
-        shared.metrics.call("report");
-        match timeout(STORE_TIMEOUT, shared.keeper_store.report(&report, None)).await {
-            Ok(Ok(())) => {}
-            // Informational: without reports, other processes see the worker as missing.
-            Ok(Err(error)) => shared.metrics.store_error("report", &error),
-            Err(_) => shared.metrics.store_timeout("report"),
-        }
+        let until = Instant::now() + STORE_TIMEOUT;
+        let answer = shared.keeper_store.report(&report, None);
+        // Informational: without reports, other processes see the worker as missing.
+        drop(shared.metrics.call("report", until, answer).await);
         sleep(wait).await;
     }
 }
@@ -40,10 +37,11 @@ fn serves(config: &EngineConfig) -> String {
 fn report(shared: &Shared) -> WorkerReport {
     let live = shared.live.borrow();
     let load = shared.held_leases.load();
+    let host = shared.config.host.clone();
     WorkerReport {
         worker: shared.worker.clone(),
-        host: shared.config.host.clone(),
-        pid: shared.config.pid,
+        host: host.unwrap_or_else(|| "localhost".to_owned()),
+        pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         queues: serves(&shared.config),
         concurrency: live.settings.concurrency,

@@ -1,7 +1,6 @@
 //! Relay: the handler that sends events to a publisher, and pauses while the publisher is
 //! unavailable.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use tenure_core::{
 };
 use tokio::time::Instant;
 
-use crate::breaker::{Admission, Breaker, BreakerConfig, Change, Pass};
+use crate::breaker::{Breaker, BreakerConfig, Change, Pass};
 use crate::handler::{Context, Handler, Handling, Readiness};
 
 /// Longest delay that a receiver can request.
@@ -56,6 +55,7 @@ const REQUESTED_DELAY_MAX: Duration = Duration::from_hours(6);
 /// assert_eq!(topics.readiness(), Readiness::Ready, "nothing was sent yet");
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
+#[derive(Debug)]
 pub struct Relay {
     name: String,
     publisher: Arc<dyn Publisher>,
@@ -88,8 +88,8 @@ impl Relay {
 
     async fn relay(&self, event: &Event, cx: &Context) -> Result<Outcome, Failure> {
         let pass = match self.breaker.admit(Instant::now()) {
-            Admission::Pass(pass) => pass,
-            Admission::Wait(time) => return Ok(Outcome::snooze(time)),
+            Ok(pass) => pass,
+            Err(time) => return Ok(Outcome::snooze(time)),
         };
         match self.send(event, cx, &pass).await {
             Ok(()) => {
@@ -109,10 +109,8 @@ impl Relay {
                 PublishErrorKind::Retry { after } | PublishErrorKind::Away { after } => after,
                 PublishErrorKind::Reject | _ => None,
             };
-            return Err(PublishError::new(
-                PublishErrorKind::Away { after },
-                error.reason,
-            ));
+            let kind = PublishErrorKind::Away { after };
+            return Err(PublishError::new(kind, error.reason));
         }
         let publication = Publication {
             id: cx.id(),
@@ -156,25 +154,16 @@ impl Relay {
     }
 }
 
-impl fmt::Debug for Relay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relay")
-            .field("name", &self.name)
-            .field("publisher", &self.publisher)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Handler for Relay {
     fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
         Box::pin(async move {
-            match item.content {
-                Content::Event(event) => self.relay(&event, &cx).await,
-                Content::Delivery(_) | Content::Row(_) => Err(Failure::new(format!(
-                    "the item is not an event, and publisher {} accepts only events",
-                    self.name
-                ))),
-            }
+            let Content::Event(event) = item.content else {
+                let name = &self.name;
+                let error =
+                    format!("the item is not an event, and publisher {name} accepts only events");
+                return Err(Failure::new(error));
+            };
+            self.relay(&event, &cx).await
         })
     }
 

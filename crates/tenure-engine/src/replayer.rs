@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::{ReplayOperation, StepReplay, Stepped};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::shared::Shared;
@@ -23,7 +23,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let mut wait = POLL_INTERVAL;
     loop {
         sleep(wait).await;
-        let stepped = step(&shared).await.unwrap_or_default();
+        let (request, until) = (StepReplay::new(STEP_ITEMS), Instant::now() + STORE_TIMEOUT);
+        let step = shared.store.replay_operations().step_replay(&request);
+        let stepped = shared.metrics.call("step_replay", until, step).await;
+        let stepped = stepped.unwrap_or_else(|error| {
+            warn!(%error, "could not run the next step of a replay");
+            Stepped::default()
+        });
         if let Some(operation) = &stepped.operation {
             report(&shared, operation);
         }
@@ -31,27 +37,6 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             .next_in
             .unwrap_or(POLL_INTERVAL)
             .clamp(STEP_PAUSE, POLL_INTERVAL);
-    }
-}
-
-/// Runs one step; `None`: the store failed or did not answer.
-async fn step(shared: &Shared) -> Option<Stepped> {
-    shared.metrics.call("step_replay");
-    let request = StepReplay::new(STEP_ITEMS);
-    let replays = shared.store.replay_operations();
-    match timeout(STORE_TIMEOUT, replays.step_replay(&request)).await {
-        Ok(Ok(stepped)) => Some(stepped),
-        Ok(Err(error)) => {
-            shared.metrics.store_error("step_replay", &error);
-            let error = error.to_string();
-            warn!(error, "could not run the next step of a replay");
-            None
-        }
-        Err(_) => {
-            shared.metrics.store_timeout("step_replay");
-            warn!("a replay step timed out");
-            None
-        }
     }
 }
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tenure_core::store::{ClusterSettings, Queue, StoreError};
 use tenure_core::{QueueName, Settings, Term};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
+use crate::metrics::SETTINGS_REFUSED;
 use crate::round::QueueGroup;
 use crate::shared::Shared;
 
@@ -22,7 +23,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The effective settings of a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ActiveSettings {
     pub(crate) settings: Settings,
     /// Version of the cluster's settings that they include.
@@ -41,11 +42,7 @@ impl ActiveSettings {
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
             settings,
-            version: 0,
-            groups: Arc::new([]),
-            is_loaded: false,
-            is_choosing: false,
-            is_one_by_one: false,
+            ..Self::default()
         }
     }
 
@@ -60,42 +57,30 @@ impl ActiveSettings {
 pub(crate) async fn follow(shared: Arc<Shared>) {
     let mut watcher = SettingsWatcher::default();
     loop {
-        let answer = timeout(STORE_TIMEOUT, read_cluster(&shared)).await;
-        let wait = match answer {
-            Ok(Ok((cluster, queues))) => {
-                shared.vitals.settings_read(tokio::time::Instant::now());
-                watcher.apply(&shared, &cluster, &queues);
-                poll_interval(&shared)
-            }
-            Ok(Err(error)) => {
-                shared.metrics.store_error("settings", &error);
-                RETRY_DELAY
-            }
-            Err(_) => {
-                shared.metrics.store_timeout("settings");
-                RETRY_DELAY
-            }
-        };
+        let mut wait = RETRY_DELAY;
+        if let Ok((cluster, queues)) = read_cluster(&shared).await {
+            shared.vitals.settings_read(Instant::now());
+            watcher.apply(&shared, &cluster, &queues);
+            wait = match shared.config.chooser {
+                None => POLL_INTERVAL,
+                Some(_) => SENDER_POLL_INTERVAL,
+            };
+        }
         sleep(wait).await;
     }
 }
 
-fn poll_interval(shared: &Shared) -> Duration {
-    match shared.config.chooser {
-        None => POLL_INTERVAL,
-        Some(_) => SENDER_POLL_INTERVAL,
-    }
-}
-
+/// Reads the settings; also reads the queues, unless a sender claims from endpoint lanes or the
+/// worker claims rows.
 async fn read_cluster(shared: &Shared) -> Result<(ClusterSettings, Vec<Queue>), StoreError> {
-    shared.metrics.call("settings");
-    let cluster = shared.store.settings().await?;
-    if shared.config.chooser.is_some() {
-        // A sender claims from endpoint lanes, not from queues.
+    let until = Instant::now() + STORE_TIMEOUT;
+    let cluster = shared.store.settings();
+    let cluster = shared.metrics.call("settings", until, cluster).await?;
+    if shared.config.is_without_queues() {
         return Ok((cluster, Vec::new()));
     }
-    shared.metrics.call("settings");
-    let queues = shared.store.queues().await?;
+    let queues = shared.store.queues();
+    let queues = shared.metrics.call("settings", until, queues).await?;
     Ok((cluster, queues))
 }
 
@@ -116,7 +101,7 @@ impl SettingsWatcher {
             Err(problems) => {
                 if self.refused != Some(cluster.version) {
                     self.refused = Some(cluster.version);
-                    shared.metrics.settings_refused.increment(1);
+                    shared.metrics.count(SETTINGS_REFUSED, &[], 1);
                     let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
                     let problems = problems.join("; ");
                     let version = cluster.version;
@@ -125,25 +110,12 @@ impl SettingsWatcher {
                 (old.settings.clone(), old.version)
             }
         };
-        let (settings, groups) = match &shared.config.chooser {
-            None => {
-                let mut groups = self.groups(&shared.config.queues, &settings, queues);
-                if let Some(timing) = shared.config.timing {
-                    for group in &mut groups {
-                        group.timing = timing;
-                    }
-                }
-                (settings, groups.into())
-            }
-            Some(chooser) => of_deliveries(own, settings, chooser.term()),
-        };
         let new = ActiveSettings {
+            groups: self.groups(shared, &settings, queues).into(),
             settings,
             version,
-            groups,
             is_loaded: true,
-            is_choosing: old.is_choosing,
-            is_one_by_one: old.is_one_by_one,
+            ..(*old).clone()
         };
         if new == *old {
             return;
@@ -154,13 +126,24 @@ impl SettingsWatcher {
         shared.tune(Arc::new(new));
     }
 
-    /// Groups the queues to serve by term.
+    /// Groups the queues to serve by term. Deliveries and rows have one group, and claims on rows
+    /// ignore its queue.
     fn groups(
         &mut self,
-        wanted: &[QueueName],
+        shared: &Shared,
         settings: &Settings,
         queues: &[Queue],
     ) -> Vec<QueueGroup> {
+        let config = &shared.config;
+        if config.is_without_queues() {
+            let chosen = config.chooser.as_ref();
+            let timing = chosen.map(|chooser| settings.timing_of(chooser.term()));
+            return vec![QueueGroup {
+                timing: timing.unwrap_or(settings.timing()),
+                queues: vec![QueueName::default(); usize::from(chosen.is_none())],
+            }];
+        }
+        let wanted = &config.queues;
         let is_there = |name: &&QueueName| queues.iter().any(|queue| queue.name == **name);
         let missing: Vec<QueueName> = wanted
             .iter()
@@ -188,19 +171,4 @@ impl SettingsWatcher {
             })
             .collect()
     }
-}
-
-/// Returns the settings of a sender: its own concurrency and batch, and one term for all claims.
-fn of_deliveries(
-    own: &Settings,
-    mut settings: Settings,
-    term: Term,
-) -> (Settings, Arc<[QueueGroup]>) {
-    settings.concurrency = own.concurrency;
-    settings.batch = own.batch;
-    let group = QueueGroup {
-        timing: settings.timing_of(term),
-        queues: Vec::new(),
-    };
-    (settings, Arc::new([group]))
 }

@@ -1,20 +1,20 @@
 //! State shared by all tasks of an engine.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::store::Store;
+use tenure_core::store::{Answer, Jobs, LeaseStore, Store, StoreError};
 use tenure_core::{ItemId, Outcome, QueueName, Token, WorkerId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, Leases};
 use crate::handler::{Failed, Handler};
 use crate::health::Vitals;
 use crate::held::{HeldLeases, LostHold};
-use crate::held_lease::LossReason;
-use crate::metrics::Metrics;
-use crate::outcome_counts::OutcomeCounter;
+use crate::held_lease::{LeaseNo, LossReason};
+use crate::metrics::{LOST, Metrics, SETTINGS_VERSION};
+use crate::outcome_counts::OutcomeCounts;
 use crate::rng::Rng;
 use crate::settings_watcher::ActiveSettings;
 
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) held_leases: HeldLeases,
     pub(crate) live: watch::Sender<Arc<ActiveSettings>>,
     pub(crate) metrics: Metrics,
-    pub(crate) outcomes: OutcomeCounter,
+    outcomes: Mutex<OutcomeCounts>,
     pub(crate) vitals: Vitals,
     pub(crate) rng: Rng,
     /// Wakes executors: items wait.
@@ -54,13 +54,14 @@ impl Shared {
         live.is_choosing = parts.config.chooser.is_some();
         live.is_one_by_one = parts.config.is_one_by_one();
         let live = Arc::new(live);
+        let metrics = Metrics::new(parts.worker.as_str());
+        metrics.register();
         Self {
-            metrics: Metrics::new(&parts.worker),
-            outcomes: OutcomeCounter::default(),
+            metrics,
+            outcomes: Mutex::default(),
             vitals: Vitals::new(now),
             rng: Rng::new(parts.config.seed),
-            held_leases: HeldLeases::new(Arc::clone(&live), now)
-                .ruled_by(Arc::clone(&parts.handler)),
+            held_leases: HeldLeases::new(Arc::clone(&live), Arc::clone(&parts.handler), now),
             live: watch::Sender::new(live),
             store: parts.store,
             keeper_store: parts.keeper_store,
@@ -77,6 +78,53 @@ impl Shared {
         }
     }
 
+    /// Leases to claim, settle and reap.
+    pub(crate) fn leases(&self) -> &dyn LeaseStore {
+        match &self.config.rows.leases {
+            Leases::Rows(rows, _) => rows.as_ref(),
+            Leases::Events | Leases::Jobs => self.leases_of(self.store.as_ref()),
+        }
+    }
+
+    /// The same leases through the connections of the keeper.
+    pub(crate) fn keeper_leases(&self) -> &dyn LeaseStore {
+        match &self.config.rows.leases {
+            Leases::Rows(_, rows) => rows.as_ref(),
+            Leases::Events | Leases::Jobs => self.leases_of(self.keeper_store.as_ref()),
+        }
+    }
+
+    fn leases_of<'a>(&self, store: &'a dyn Store) -> &'a dyn LeaseStore {
+        let jobs = store.job_store();
+        let jobs = jobs.filter(|_| matches!(self.config.rows.leases, Leases::Jobs));
+        jobs.map_or(store, Jobs::job_leases)
+    }
+
+    /// Calls the store as [`Metrics::call`] does; also logs a failure, once per reason until the
+    /// store answers again.
+    pub(crate) async fn call<T>(
+        &self,
+        verb: &'static str,
+        until: Instant,
+        answer: Answer<'_, T>,
+    ) -> Result<T, StoreError> {
+        let answer = self.metrics.call(verb, until, answer).await;
+        match &answer {
+            Ok(_) => self.vitals.store_answered(),
+            Err(error) => {
+                let (text, hint) = (error.summary(), error.hint());
+                if self.vitals.store_failed(&text) {
+                    tracing::warn!(verb, error = text, hint, "the store failed");
+                }
+            }
+        }
+        answer
+    }
+
+    pub(crate) fn outcomes(&self) -> MutexGuard<'_, OutcomeCounts> {
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Creates a unique token.
     pub(crate) fn mint(&self) -> Token {
         let claim = self.tokens.fetch_add(1, Ordering::Relaxed) + 1;
@@ -85,10 +133,10 @@ impl Shared {
 
     /// Puts these settings in force.
     pub(crate) fn tune(&self, live: Arc<ActiveSettings>) {
-        self.metrics
-            .settings_version
-            .set(f64::from(u32::try_from(live.version).unwrap_or(u32::MAX)));
-        let is_without_queues = live.is_choosing || self.config.rows.table.is_some();
+        let version = u32::try_from(live.version).unwrap_or(u32::MAX);
+        let gauge = self.metrics.gauge(SETTINGS_VERSION, &[]);
+        gauge.set(f64::from(version));
+        let is_without_queues = self.config.is_without_queues();
         let queues = live.groups.iter().flat_map(|group| &group.queues);
         let queues = queues.filter(|_| !is_without_queues).map(QueueName::as_str);
         for queue in queues.chain(is_without_queues.then_some("")) {
@@ -110,19 +158,25 @@ impl Shared {
         self.claim_loops.notify_one();
     }
 
-    /// Outcome of a failure: the handler's own decision, or else the active retry policy's.
+    /// Outcome of a failure, by the active retry policy.
     pub(crate) fn judge(&self, failed: &Failed<'_>) -> Outcome {
-        self.handler.judge(failed).unwrap_or_else(|| {
-            let mut policy = self.live.borrow().settings.retry_policy();
-            policy.max_retries = failed.max_retries.unwrap_or(policy.max_retries);
-            policy.judge(failed.failures, failed.failure, failed.chance)
-        })
+        let policy = self.live.borrow().settings.retry_policy();
+        failed.judge(self.handler.as_ref(), policy)
+    }
+
+    /// Drops a lease, as [`HeldLeases::lose`] does; returns false if it has ended already.
+    pub(crate) fn lose(&self, no: LeaseNo, loss: LossReason, error: Option<&str>) -> bool {
+        let lost = self.held_leases.lose(no, loss, Instant::now());
+        if let Some(lost) = &lost {
+            self.report_loss(lost, error);
+        }
+        lost.is_some()
     }
 
     /// Logs and counts a lost lease; `error` is the store's error, if any.
     pub(crate) fn report_loss(&self, lost: &LostHold, error: Option<&str>) {
-        self.metrics.lost(lost.loss, lost.items);
         let reason = lost.loss.as_str();
+        self.metrics.count(LOST, &[("reason", reason)], lost.items);
         let refusal = match lost.loss {
             LossReason::Refused(refusal) => Some(refusal.as_str()),
             LossReason::Failed | LossReason::Late | LossReason::Buried => None,

@@ -1,7 +1,6 @@
 //! Tasks of an engine: starts them and stops them together. A task that panics (a bug) fails the
 //! engine.
 
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -40,7 +39,11 @@ impl Tasks {
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        let guarded = self.guard(name, task);
+        self.run(self.guard(name, task));
+    }
+
+    /// Starts a guarded task on the current runtime.
+    pub(crate) fn run(&self, guarded: BoxFuture<'static, ()>) {
         drop(self.tracker.spawn(guarded));
     }
 
@@ -107,13 +110,5 @@ impl Tasks {
     /// Waits until all tasks have finished.
     pub(crate) async fn finished(&self) {
         self.tracker.wait().await;
-    }
-}
-
-impl fmt::Debug for Tasks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tasks")
-            .field("running", &self.tracker.len())
-            .finish_non_exhaustive()
     }
 }

@@ -5,21 +5,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::{Failure, Outcome};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::attachment::Attachment;
-use crate::claim_loop::{report_load, report_settled};
+use crate::claim_loop::{report_load, settle_until};
 use crate::handler::Failed;
+use crate::heartbeat::drive;
 use crate::held::OverdueItem;
 use crate::held_lease::LossReason;
+use crate::metrics::OVERDUE;
 use crate::shared::Shared;
 
-/// Delay before the settle of an overdue item is retried.
-const RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Interval at which an overdue item checks that the earlier items of its run are settled.
+const TURN_POLL: Duration = Duration::from_millis(50);
 
 /// Watches until the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -30,13 +31,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         tuned.as_mut().enable();
         let now = Instant::now();
         for no in shared.held_leases.late(now) {
-            if let Some(lost) = shared.held_leases.lose(no, LossReason::Late, now) {
-                shared.report_loss(&lost, None);
-            }
+            shared.lose(no, LossReason::Late, None);
         }
         for overdue in shared.held_leases.take_overdue(now) {
-            shared.metrics.overdue.increment(1);
-            let max_hold = overdue.max_hold;
+            shared.metrics.count(OVERDUE, &[], 1);
+            let max_hold = overdue.running.max_hold;
             warn!(
                 item = %overdue.id,
                 ?max_hold,
@@ -56,67 +55,34 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         // A lease claimed during the sleep ends after the sleep.
         let tick = shared.held_leases.tick();
         let next = shared.held_leases.next_end().unwrap_or(now + tick);
-        let end = sleep_until(next.min(now + tick));
-        tokio::pin!(end);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut end => break,
-                // The interval may be shorter now.
-                () = &mut tuned => break,
-                Some(()) = ends.next() => {}
-            }
-        }
+        drive(&mut ends, next.min(now + tick), tuned, drop).await;
     }
 }
 
 /// Settles an overdue item from the keeper's thread, because the handler may block its own thread.
 /// Retries for one term; then the lease lapses.
 async fn end(shared: Arc<Shared>, overdue: OverdueItem) {
-    let max_hold = tenure_core::duration_text(overdue.max_hold);
+    let running = overdue.running;
+    let max_hold = tenure_core::duration_text(running.max_hold);
     let failure = Failure::new(format!("processing time exceeded: longer than {max_hold}"));
     let outcome = shared.judge(&Failed {
-        failures: overdue.failures,
-        endpoint: overdue.endpoint,
+        failures: running.failures,
+        endpoint: running.delivery.map(|(endpoint, _)| endpoint),
         failure: &failure,
-        max_retries: overdue.max_retries,
+        max_retries: running.max_retries,
         chance: shared.rng.chance(),
     });
     let mut pending = overdue.pending;
-    pending.add(overdue.id, outcome, overdue.call);
+    pending.add(overdue.id, outcome, running.call.take());
     // The later items are released even if the next one could start, because this handler may still
     // run.
     for id in overdue.behind {
         pending.add(id, Outcome::RELEASE, Attachment::Nothing);
     }
     let until = Instant::now() + overdue.term.length();
-    while Instant::now() < until && shared.held_leases.is_live(pending.no, Instant::now()) {
-        if !shared.held_leases.is_its_turn(overdue.id, &pending) {
-            sleep(RETRY_DELAY).await;
-            continue;
-        }
-        shared.metrics.call("settle");
-        let settle = pending.sent_at(Instant::now());
-        match timeout_at(until, shared.keeper_store.settle(settle)).await {
-            Ok(Ok(settlement)) => {
-                report_settled(&shared, &pending, &settlement);
-                shared
-                    .held_leases
-                    .settled(pending.no, &settlement, Instant::now());
-                shared.claim_loops.notify_one();
-                return;
-            }
-            Ok(Err(error)) => {
-                shared.metrics.store_error("settle", &error);
-                if !error.is_transient() {
-                    break;
-                }
-                sleep(RETRY_DELAY).await;
-            }
-            Err(_) => shared.metrics.store_timeout("settle"),
-        }
+    while Instant::now() < until && !shared.held_leases.is_its_turn(overdue.id, &pending) {
+        sleep(TURN_POLL).await;
     }
-    warn!(item = %overdue.id, "gave up a settle; the lease lapses");
-    shared.held_leases.abandon(pending, Instant::now());
+    settle_until(&shared, shared.keeper_leases(), pending, until).await;
     shared.claim_loops.notify_one();
 }

@@ -15,7 +15,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::held_job::{HoldError, accepted};
-use crate::jobs::job_port;
 use crate::tenure::Tenure;
 
 /// First and longest delay between two claims of a chunk that another worker holds.
@@ -81,6 +80,7 @@ impl ChunkHome {
 }
 
 /// The worker, the matrix and the job for which chunks are claimed.
+#[derive(Debug)]
 pub(crate) struct Workplace {
     pub(crate) tenure: Tenure,
     pub(crate) home: Arc<ChunkHome>,
@@ -106,6 +106,7 @@ impl Workplace {
 /// Request for a chunk, created by [`HeldJob::chunk`](crate::job::HeldJob::chunk) or
 /// [`Matrix::chunk`](crate::job::Matrix::chunk).
 #[must_use = "nothing is claimed before `claim` or `wait`"]
+#[derive(Debug)]
 pub struct ChunkAsk {
     place: Arc<Workplace>,
     name: String,
@@ -182,7 +183,7 @@ impl ChunkAsk {
             is_open: true,
         };
         let sent_at = Instant::now();
-        let answer = job_port(&place.tenure)?.claim_chunk(&claim).await;
+        let answer = place.tenure.job_port()?.claim_chunk(&claim).await;
         loose.is_open = match &answer {
             Ok(answer) => matches!(answer, ChunkClaim::Claimed(_)),
             Err(error) => error.is_transient(),
@@ -200,16 +201,6 @@ impl ChunkAsk {
             ChunkClaim::Failed => Ok(ChunkAnswer::Failed),
             ChunkClaim::JobLost => Err(HoldError::Refused(Refusal::Lost)),
         }
-    }
-}
-
-impl fmt::Debug for ChunkAsk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChunkAsk")
-            .field("matrix", &self.place.matrix)
-            .field("name", &self.name)
-            .field("fresh_for", &self.fresh_for)
-            .finish_non_exhaustive()
     }
 }
 
@@ -236,11 +227,25 @@ pub enum ChunkAnswer {
 }
 
 /// A claim; while `is_open`, dropping it releases the chunk.
+#[derive(Debug)]
 struct Loose {
     place: Arc<Workplace>,
     key: ChunkKey,
     token: Token,
     is_open: bool,
+}
+
+impl Loose {
+    fn ending(&self, job: Option<JobHold>, end: Option<ChunkEnd>) -> EndChunk {
+        EndChunk {
+            key: self.key.clone(),
+            token: self.token.clone(),
+            job,
+            end,
+            cursor: None,
+            now: None,
+        }
+    }
 }
 
 impl Drop for Loose {
@@ -253,19 +258,12 @@ impl Drop for Loose {
             return;
         };
         let tenure = self.place.tenure.clone();
-        let end = EndChunk {
-            key: self.key.clone(),
-            token: self.token.clone(),
-            // Released even if the hold on the job is over.
-            job: None,
-            end: Some(ChunkEnd::Released),
-            cursor: None,
-            now: None,
-        };
+        // Released even if the hold on the job is over.
+        let end = self.ending(None, Some(ChunkEnd::Released));
         let returning = self.place.home.begin_return();
         runtime.spawn(async move {
             let _returning = returning;
-            if let Ok(book) = job_port(&tenure) {
+            if let Ok(book) = tenure.job_port() {
                 // If this fails, the lease lapses.
                 drop(book.end_chunk(&end).await);
             }
@@ -296,6 +294,7 @@ impl Drop for Loose {
 /// # }
 /// ```
 #[must_use = "a chunk that is dropped is released"]
+#[derive(Debug)]
 pub struct HeldChunk {
     chunk: Chunk,
     kept: RenewedChunk,
@@ -357,7 +356,7 @@ impl HeldChunk {
     pub async fn note(&self, cursor: &str) -> Result<(), HoldError> {
         let mut end = self.ending(None);
         end.cursor = Some(cursor.to_owned());
-        accepted(job_port(&self.loose.place.tenure)?.end_chunk(&end).await?)
+        accepted(self.loose.place.tenure.job_port()?.end_chunk(&end).await?)
     }
 
     /// Ends the chunk as done for good, with this number of rows.
@@ -437,29 +436,13 @@ impl HeldChunk {
         self.kept.ends();
         let end = self.ending(Some(how));
         let place = Arc::clone(&self.loose.place);
-        let answer = job_port(&place.tenure)?.end_chunk(&end).await?;
+        let answer = place.tenure.job_port()?.end_chunk(&end).await?;
         self.loose.is_open = false;
         accepted(answer)
     }
 
     fn ending(&self, end: Option<ChunkEnd>) -> EndChunk {
-        EndChunk {
-            key: self.chunk.key.clone(),
-            token: self.loose.token.clone(),
-            job: self.loose.place.hold(),
-            end,
-            cursor: None,
-            now: None,
-        }
-    }
-}
-
-impl fmt::Debug for HeldChunk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeldChunk")
-            .field("key", &self.chunk.key)
-            .field("fence", &self.fence())
-            .finish_non_exhaustive()
+        self.loose.ending(self.loose.place.hold(), end)
     }
 }
 

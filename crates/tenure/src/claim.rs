@@ -2,7 +2,7 @@
 //! others, and release the items of a claim whose answer is lost.
 
 use tenure_core::Held;
-use tenure_core::store::{Claim, Isolation, LeaseStore, Rest, Settle, StoreError};
+use tenure_core::store::{Claim, LeaseStore, Rest, Settle, StoreError};
 
 /// One in this many claims asks for a poison item first.
 const ALONE_TURN: u64 = 8;
@@ -14,16 +14,9 @@ pub(crate) async fn in_turn(
     turn: u64,
     ask: impl Fn() -> Claim,
 ) -> Result<Option<Held>, StoreError> {
-    let order = if turn.is_multiple_of(ALONE_TURN) {
-        [Isolation::Isolated, Isolation::Shared]
-    } else {
-        [Isolation::Shared, Isolation::Isolated]
-    };
-    for isolation in order {
-        let ask = match isolation {
-            Isolation::Shared => ask(),
-            Isolation::Isolated => ask().alone(),
-        };
+    let is_alone_first = turn.is_multiple_of(ALONE_TURN);
+    for is_alone in [is_alone_first, !is_alone_first] {
+        let ask = if is_alone { ask().alone() } else { ask() };
         if let Some(held) = once(store, &ask).await? {
             return Ok(Some(held));
         }

@@ -209,7 +209,7 @@ macro_rules! one {
 }
 
 macro_rules! many {
-    ($([$($generics:tt)*] $many:ty: $each:ident;)*) => {$(
+    ($([$($generics:tt)*] $many:ty: $each:expr;)*) => {$(
         impl<T: Into<NewEvent> + Clone, $($generics)*> sealed::Sealed for $many {}
 
         impl<T: Into<NewEvent> + Clone, $($generics)*> Events for $many {
@@ -228,20 +228,12 @@ macro_rules! many {
 
 one!(NewEvent, Event);
 many!(
-    [] Vec<T>: owned;
-    [] &Vec<T>: copied;
-    [] &[T]: copied;
-    [const N: usize] [T; N]: owned;
-    [const N: usize] &[T; N]: copied;
+    [] Vec<T>: T::into;
+    [] &Vec<T>: |event| event.clone().into();
+    [] &[T]: |event| event.clone().into();
+    [const N: usize] [T; N]: T::into;
+    [const N: usize] &[T; N]: |event| event.clone().into();
 );
-
-fn owned(event: impl Into<NewEvent>) -> NewEvent {
-    event.into()
-}
-
-fn copied(event: &(impl Into<NewEvent> + Clone)) -> NewEvent {
-    event.clone().into()
-}
 
 /// Checks all events; returns the problems of all of them.
 fn checked(events: impl Iterator<Item = NewEvent>) -> Result<Vec<Event>, StoreError> {
@@ -264,9 +256,8 @@ fn refused(problems: &Problems) -> StoreError {
     StoreError::invalid(VERB, problems)
 }
 
-/// Error for a connection to another kind of database than the open store.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) fn wrong_connection(verb: &'static str, found: &'static str) -> StoreError {
+fn wrong_connection(verb: &'static str, found: &'static str) -> StoreError {
     let problem = Invalid::new("the connection", found, "one to the store that is open");
     StoreError::invalid(verb, &problem)
 }
@@ -277,21 +268,49 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
+/// Enqueues on a connection through a type that dereferences to it, such as a transaction.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+macro_rules! derefs {
+    ($target:ty: $($connection:ty),*) => {$(
+        impl<'c> sealed::Sealed for $connection {}
+
+        impl<'c> EnqueueOn<'c> for $connection {
+            type Answer<T: Send + 'c> = <$target as EnqueueOn<'c>>::Answer<T>;
+
+            fn enqueue<E: Events + 'c>(
+                self,
+                tenure: &'c Tenure,
+                events: E,
+            ) -> Self::Answer<E::Answer> {
+                let connection: $target = self;
+                connection.enqueue(tenure, events)
+            }
+        }
+    )*};
+}
+
 #[cfg(feature = "postgres")]
 mod postgres {
     //! Connections and transactions of sqlx.
 
-    use std::pin::Pin;
-
     use sqlx::pool::PoolConnection;
     use sqlx::{PgConnection, Postgres, Transaction};
-    use tenure_core::store::StoreError;
+    use tenure_core::store::{Answer, StoreError};
     use tenure_store::Opened;
+    use tenure_store::postgres::PostgresStore;
 
     use super::{EnqueueOn, Events, HINT, VERB, sealed, wrong_connection};
     use crate::tenure::Tenure;
 
-    type Answer<'c, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'c>>;
+    impl Tenure {
+        /// The open store; an error if a connection to PostgreSQL does not belong to it.
+        pub(crate) fn postgres(&self, verb: &'static str) -> Result<&PostgresStore, StoreError> {
+            let Opened::Postgres(store) = self.opened() else {
+                return Err(wrong_connection(verb, "one of PostgreSQL"));
+            };
+            Ok(store)
+        }
+    }
 
     impl sealed::Sealed for &mut PgConnection {}
 
@@ -302,34 +321,19 @@ mod postgres {
             let events = events.into_events();
             Box::pin(async move {
                 let events = events?;
-                let Opened::Postgres(store) = tenure.opened() else {
-                    return Err(wrong_connection(VERB, "one of PostgreSQL").with_hint(HINT));
-                };
+                let store = tenure
+                    .postgres(VERB)
+                    .map_err(|error| error.with_hint(HINT))?;
                 E::answer(store.enqueue_on(self, &events).await?)
             })
         }
     }
 
-    macro_rules! derefs {
-        ($($connection:ty),*) => {$(
-            impl sealed::Sealed for &mut $connection {}
-
-            impl<'c> EnqueueOn<'c> for &'c mut $connection {
-                type Answer<T: Send + 'c> = Answer<'c, T>;
-
-                fn enqueue<E: Events + 'c>(
-                    self,
-                    tenure: &'c Tenure,
-                    events: E,
-                ) -> Answer<'c, E::Answer> {
-                    let connection: &'c mut PgConnection = self;
-                    connection.enqueue(tenure, events)
-                }
-            }
-        )*};
-    }
-
-    derefs!(Transaction<'_, Postgres>, PoolConnection<Postgres>);
+    derefs!(
+        &'c mut PgConnection:
+        &'c mut Transaction<'_, Postgres>,
+        &'c mut PoolConnection<Postgres>
+    );
 }
 
 #[cfg(feature = "sqlite")]
@@ -344,6 +348,16 @@ mod sqlite {
     use super::{EnqueueOn, Events, HINT, VERB, sealed, wrong_connection};
     use crate::tenure::Tenure;
 
+    impl Tenure {
+        /// Checks that a connection to SQLite belongs to the open store.
+        pub(crate) fn check_sqlite(&self, verb: &'static str) -> Result<(), StoreError> {
+            let Opened::Sqlite(_) = self.opened() else {
+                return Err(wrong_connection(verb, "one of SQLite"));
+            };
+            Ok(())
+        }
+    }
+
     impl sealed::Sealed for &Connection {}
 
     /// The connection must use the file that is open as the store. Begin a transaction as immediate
@@ -357,52 +371,28 @@ mod sqlite {
             events: E,
         ) -> Result<E::Answer, StoreError> {
             let events = events.into_events()?;
-            let Opened::Sqlite(_) = tenure.opened() else {
-                return Err(wrong_connection(VERB, "one of SQLite").with_hint(HINT));
-            };
+            tenure
+                .check_sqlite(VERB)
+                .map_err(|error| error.with_hint(HINT))?;
             E::answer(SqliteStore::enqueue_on(self, &events)?)
         }
     }
 
-    macro_rules! derefs {
-        ($($connection:ty),*) => {$(
-            impl sealed::Sealed for &$connection {}
-
-            impl<'c> EnqueueOn<'c> for &'c $connection {
-                type Answer<T: Send + 'c> = Result<T, StoreError>;
-
-                fn enqueue<E: Events + 'c>(
-                    self,
-                    tenure: &'c Tenure,
-                    events: E,
-                ) -> Result<E::Answer, StoreError> {
-                    let connection: &'c Connection = self;
-                    connection.enqueue(tenure, events)
-                }
-            }
-        )*};
-    }
-
-    derefs!(Transaction<'_>, Savepoint<'_>);
+    derefs!(&'c Connection: &'c Transaction<'_>, &'c Savepoint<'_>);
 }
 
 #[cfg(feature = "sqlx-sqlite")]
 mod sqlx_sqlite {
     //! Connections and transactions of sqlx to SQLite.
 
-    use std::pin::Pin;
-
     use sqlx::pool::PoolConnection;
     use sqlx::{Sqlite, SqliteConnection, Transaction};
-    use tenure_core::store::{Enqueued, StoreError, StoreErrorKind};
+    use tenure_core::store::{Answer, Enqueued, StoreError, StoreErrorKind};
     use tenure_core::{Event, ItemId};
-    use tenure_store::Opened;
     use tenure_store::sqlite::SqliteStore;
 
-    use super::{EnqueueOn, Events, HINT, VERB, sealed, wrong_connection};
+    use super::{EnqueueOn, Events, HINT, VERB, sealed};
     use crate::tenure::Tenure;
-
-    type Answer<'c, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'c>>;
 
     impl sealed::Sealed for &mut SqliteConnection {}
 
@@ -415,9 +405,9 @@ mod sqlx_sqlite {
             let events = events.into_events();
             Box::pin(async move {
                 let events = events?;
-                let Opened::Sqlite(_) = tenure.opened() else {
-                    return Err(wrong_connection(VERB, "one of SQLite").with_hint(HINT));
-                };
+                tenure
+                    .check_sqlite(VERB)
+                    .map_err(|error| error.with_hint(HINT))?;
                 let mut answers = Vec::with_capacity(events.len());
                 for event in &events {
                     answers.push(write(self, event).await?);
@@ -456,24 +446,9 @@ mod sqlx_sqlite {
         })
     }
 
-    macro_rules! derefs {
-        ($($connection:ty),*) => {$(
-            impl sealed::Sealed for &mut $connection {}
-
-            impl<'c> EnqueueOn<'c> for &'c mut $connection {
-                type Answer<T: Send + 'c> = Answer<'c, T>;
-
-                fn enqueue<E: Events + 'c>(
-                    self,
-                    tenure: &'c Tenure,
-                    events: E,
-                ) -> Answer<'c, E::Answer> {
-                    let connection: &'c mut SqliteConnection = self;
-                    connection.enqueue(tenure, events)
-                }
-            }
-        )*};
-    }
-
-    derefs!(Transaction<'_, Sqlite>, PoolConnection<Sqlite>);
+    derefs!(
+        &'c mut SqliteConnection:
+        &'c mut Transaction<'_, Sqlite>,
+        &'c mut PoolConnection<Sqlite>
+    );
 }

@@ -12,7 +12,6 @@ use tenure_engine::Context;
 use tokio::time::Instant;
 
 use crate::chunk::{ChunkAsk, Workplace};
-use crate::jobs::job_port;
 
 /// Reason why nothing was written for a job or a chunk.
 ///
@@ -229,7 +228,7 @@ impl HeldJob {
     /// As [`HeldJob::checkpoint`], or [`Note::check`] fails.
     pub async fn note(&self, note: &Note) -> Result<(), HoldError> {
         let place = &self.inner.place;
-        accepted(job_port(&place.tenure)?.note_job(self.hold(), note).await?)
+        accepted(place.tenure.job_port()?.note_job(self.hold(), note).await?)
     }
 
     /// Id of the job and token of its lease.

@@ -86,7 +86,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::enqueue`].
     pub async fn enqueue_all(&self, jobs: &[NewJob]) -> Result<Vec<JobId>, StoreError> {
-        let ids = self.job_port()?.enqueue_jobs(jobs, None).await?;
+        let ids = self.tenure.job_port()?.enqueue_jobs(jobs, None).await?;
         self.tenure.wake();
         Ok(ids)
     }
@@ -96,7 +96,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::enqueue`].
     pub async fn find(&self, id: JobId) -> Result<Option<Job>, StoreError> {
-        self.job_port()?.job(id, None).await
+        self.tenure.job_port()?.job(id, None).await
     }
 
     /// Lists jobs, newest first, at most `limit`.
@@ -104,7 +104,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::enqueue`].
     pub async fn list(&self, filter: &JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
-        self.job_port()?.jobs(filter, limit).await
+        self.tenure.job_port()?.jobs(filter, limit).await
     }
 
     /// Counts the jobs of all kinds by state. Lapsed jobs count as claimed; dead jobs have failed
@@ -113,7 +113,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::enqueue`].
     pub async fn count(&self) -> Result<Counts, StoreError> {
-        self.job_port()?.job_operations().count(None).await
+        self.tenure.job_port()?.job_operations().count(None).await
     }
 
     /// Settles a job as failed for this reason, even if a worker holds it. That worker's writes are
@@ -124,7 +124,7 @@ impl Jobs {
     /// As [`Jobs::enqueue`].
     pub async fn cancel(&self, id: JobId, reason: &str) -> Result<Guarded, StoreError> {
         let bury = Bury::new(ItemId::from(id), self.tenure.token(), reason);
-        self.job_port()?.job_operations().bury(&bury).await
+        self.tenure.job_port()?.job_operations().bury(&bury).await
     }
 
     /// Writes a new job with the same payload on the same matrix, which skips chunks that are done
@@ -156,7 +156,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::enqueue`].
     pub async fn retry(&self, id: JobId) -> Result<Retried, StoreError> {
-        let retried = self.job_port()?.retry_job(id, None).await?;
+        let retried = self.tenure.job_port()?.retry_job(id, None).await?;
         if matches!(retried, Retried::Written(_)) {
             self.tenure.wake();
         }
@@ -210,7 +210,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::enqueue`].
     pub async fn kinds(&self, lately: Duration) -> Result<Vec<KindStatus>, StoreError> {
-        self.job_port()?.kinds(lately, None).await
+        self.tenure.job_port()?.kinds(lately, None).await
     }
 
     /// Lists chunks with a hold, live or lapsed, earliest end of term first.
@@ -218,7 +218,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::enqueue`].
     pub async fn held_chunks(&self, which: &HeldChunks) -> Result<Vec<ChunkRecord>, StoreError> {
-        self.job_port()?.held_chunks(which, None).await
+        self.tenure.job_port()?.held_chunks(which, None).await
     }
 
     /// Returns the progress of the work on a matrix.
@@ -226,7 +226,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::enqueue`].
     pub async fn progress(&self, matrix: &MatrixName) -> Result<Progress, StoreError> {
-        self.job_port()?.progress(matrix, None).await
+        self.tenure.job_port()?.progress(matrix, None).await
     }
 
     /// Lists chunks of a matrix by name, starting after `after`, at most `limit`.
@@ -239,7 +239,7 @@ impl Jobs {
         after: Option<&ChunkName>,
         limit: u32,
     ) -> Result<Vec<ChunkRecord>, StoreError> {
-        self.job_port()?.chunks(matrix, after, limit).await
+        self.tenure.job_port()?.chunks(matrix, after, limit).await
     }
 
     /// Lists at most `limit` chunks of a matrix that need attention: first those with a hold, live
@@ -252,7 +252,7 @@ impl Jobs {
         matrix: &MatrixName,
         limit: u32,
     ) -> Result<Vec<ChunkRecord>, StoreError> {
-        self.job_port()?.notable_chunks(matrix, limit).await
+        self.tenure.job_port()?.notable_chunks(matrix, limit).await
     }
 
     /// Creates the builder of a worker that calls `function` with each job of this kind; see
@@ -269,19 +269,17 @@ impl Jobs {
     pub(crate) fn tenure(&self) -> &Tenure {
         &self.tenure
     }
-
-    fn job_port(&self) -> Result<&dyn Book, StoreError> {
-        job_port(&self.tenure)
-    }
 }
 
-/// The job port of the open store; an error if it does not support jobs.
-pub(crate) fn job_port(tenure: &Tenure) -> Result<&dyn Book, StoreError> {
-    tenure.store().job_store().ok_or_else(|| {
-        let message = "this store does not support jobs";
-        StoreError::new("jobs", StoreErrorKind::Invalid, message)
-            .with_hint("open an SQLite file or PostgreSQL")
-    })
+impl Tenure {
+    /// The job port of the open store; an error if it does not support jobs.
+    pub(crate) fn job_port(&self) -> Result<&dyn Book, StoreError> {
+        self.store().job_store().ok_or_else(|| {
+            let message = "this store does not support jobs";
+            StoreError::new("jobs", StoreErrorKind::Invalid, message)
+                .with_hint("open an SQLite file or PostgreSQL")
+        })
+    }
 }
 
 /// Returns the only number in the answer to the enqueue of one job.

@@ -1,6 +1,5 @@
 //! `Matrix`: a set of chunks, with or without a job.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use tenure_core::{Invalid, Term};
 use tenure_engine::ChunkRenewer;
 
 use crate::chunk::{ChunkAsk, ChunkHome, Workplace};
-use crate::jobs::job_port;
 use crate::tenure::Tenure;
 
 impl Tenure {
@@ -52,7 +50,7 @@ impl Tenure {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Matrix {
     tenure: Tenure,
     home: Arc<ChunkHome>,
@@ -92,14 +90,6 @@ impl Matrix {
     /// # Errors
     /// The store does not support jobs, or the database is unavailable.
     pub async fn progress(&self) -> Result<Progress, StoreError> {
-        job_port(&self.tenure)?.progress(&self.name, None).await
-    }
-}
-
-impl fmt::Debug for Matrix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Matrix")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        self.tenure.job_port()?.progress(&self.name, None).await
     }
 }

@@ -111,11 +111,8 @@ impl Tenure {
             key,
             endpoint,
         };
-        Ok(Some(why(
-            &record,
-            &facts,
-            credible(moment, record.created_at),
-        )))
+        let now = credible(moment, record.created_at);
+        Ok(Some(why(&record, &facts, now)))
     }
 
     /// Lists up to `limit` workers, most recent report first, and returns the current time of the

@@ -5,19 +5,15 @@ use std::fmt;
 use sqlx::PgConnection;
 use tenure_core::job::{JobId, NewJob};
 use tenure_core::store::{ChunkEnd, StoreError};
-use tenure_store::Opened;
-use tenure_store::postgres::PostgresStore;
 
 use crate::chunk::HeldChunk;
-use crate::enqueue::wrong_connection;
 use crate::held_job::{HeldJob, HoldError, at};
 use crate::jobs::{Jobs, first};
-use crate::tenure::Tenure;
 
 impl Jobs {
     /// Writes a job on the caller's connection: inside a transaction, the job exists if and only if
-    /// the transaction commits. Call [`Tenure::wake`] after the commit; otherwise workers find the
-    /// job at their next poll.
+    /// the transaction commits. Call [`Tenure::wake`](crate::Tenure::wake) after the commit;
+    /// otherwise workers find the job at their next poll.
     ///
     /// # Errors
     /// The open store is not PostgreSQL, or the database is unavailable. Roll the transaction back.
@@ -26,7 +22,7 @@ impl Jobs {
         conn: &mut PgConnection,
         job: NewJob,
     ) -> Result<JobId, StoreError> {
-        let store = postgres(self.tenure(), "enqueue")?;
+        let store = self.tenure().postgres("enqueue")?;
         let jobs = std::slice::from_ref(&job);
         first(&store.enqueue_jobs_on(conn, jobs).await?)
     }
@@ -65,7 +61,7 @@ impl HeldJob {
         conn: &mut PgConnection,
         cursor: &str,
     ) -> Result<(), HoldError> {
-        let store = postgres(self.tenure(), "checkpoint")?;
+        let store = self.tenure().postgres("checkpoint")?;
         Ok(store.note_job_in(conn, self.hold(), &at(cursor)).await?)
     }
 }
@@ -129,14 +125,7 @@ impl HeldChunk {
 
     async fn end_in(&self, conn: &mut PgConnection, how: ChunkEnd) -> Result<(), HoldError> {
         let (tenure, end) = self.end_in_transaction(how);
-        let store = postgres(tenure, "end chunk")?;
+        let store = tenure.postgres("end chunk")?;
         Ok(store.end_chunk_in(conn, &end).await?)
     }
-}
-
-fn postgres<'a>(tenure: &'a Tenure, verb: &'static str) -> Result<&'a PostgresStore, StoreError> {
-    let Opened::Postgres(store) = tenure.opened() else {
-        return Err(wrong_connection(verb, "one of PostgreSQL"));
-    };
-    Ok(store)
 }

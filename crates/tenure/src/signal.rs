@@ -10,26 +10,14 @@ mod kind {
 
     use tokio::signal::unix::{Signal, SignalKind, signal};
 
-    #[derive(Debug)]
-    pub(super) struct Kind {
-        interrupt: Signal,
-        terminate: Signal,
-    }
+    pub(super) type Interrupt = Signal;
+    pub(super) type Shutdown = Signal;
 
-    impl Kind {
-        pub(super) fn new() -> io::Result<Self> {
-            Ok(Self {
-                interrupt: signal(SignalKind::interrupt())?,
-                terminate: signal(SignalKind::terminate())?,
-            })
-        }
-
-        pub(super) async fn next(&mut self) {
-            tokio::select! {
-                _ = self.interrupt.recv() => {}
-                _ = self.terminate.recv() => {}
-            }
-        }
+    pub(super) fn receive() -> io::Result<(Interrupt, Shutdown)> {
+        Ok((
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+        ))
     }
 }
 
@@ -39,28 +27,11 @@ mod kind {
 
     use std::io;
 
-    use tokio::signal::windows::{CtrlC, CtrlShutdown, ctrl_c, ctrl_shutdown};
+    pub(super) use tokio::signal::windows::{CtrlC as Interrupt, CtrlShutdown as Shutdown};
+    use tokio::signal::windows::{ctrl_c, ctrl_shutdown};
 
-    #[derive(Debug)]
-    pub(super) struct Kind {
-        interrupt: CtrlC,
-        shutdown: CtrlShutdown,
-    }
-
-    impl Kind {
-        pub(super) fn new() -> io::Result<Self> {
-            Ok(Self {
-                interrupt: ctrl_c()?,
-                shutdown: ctrl_shutdown()?,
-            })
-        }
-
-        pub(super) async fn next(&mut self) {
-            tokio::select! {
-                _ = self.interrupt.recv() => {}
-                _ = self.shutdown.recv() => {}
-            }
-        }
+    pub(super) fn receive() -> io::Result<(Interrupt, Shutdown)> {
+        Ok((ctrl_c()?, ctrl_shutdown()?))
     }
 }
 
@@ -76,7 +47,7 @@ mod kind {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Signals(kind::Kind);
+pub struct Signals(kind::Interrupt, kind::Shutdown);
 
 impl Signals {
     /// Starts to receive signals.
@@ -84,11 +55,15 @@ impl Signals {
     /// # Errors
     /// The operating system refuses.
     pub fn new() -> io::Result<Self> {
-        kind::Kind::new().map(Self)
+        let (interrupt, shutdown) = kind::receive()?;
+        Ok(Self(interrupt, shutdown))
     }
 
     /// Waits for the next signal: SIGINT or SIGTERM; on Windows, Ctrl-C or a shutdown.
     pub async fn next(&mut self) {
-        self.0.next().await;
+        tokio::select! {
+            _ = self.0.recv() => {}
+            _ = self.1.recv() => {}
+        }
     }
 }

@@ -5,19 +5,16 @@ use std::fmt;
 use rusqlite::Connection;
 use tenure_core::job::{JobId, NewJob};
 use tenure_core::store::{ChunkEnd, StoreError};
-use tenure_store::Opened;
 use tenure_store::sqlite::SqliteStore;
 
 use crate::chunk::HeldChunk;
-use crate::enqueue::wrong_connection;
 use crate::held_job::{HeldJob, HoldError, at};
 use crate::jobs::{Jobs, first};
-use crate::tenure::Tenure;
 
 impl Jobs {
     /// Writes a job on the caller's connection: inside a transaction, the job exists if and only if
-    /// the transaction commits. Call [`Tenure::wake`] after the commit; otherwise workers find the
-    /// job at their next poll.
+    /// the transaction commits. Call [`Tenure::wake`](crate::Tenure::wake) after the commit;
+    /// otherwise workers find the job at their next poll.
     ///
     /// # Errors
     /// The open store is not SQLite, or the file is busy. Roll the transaction back.
@@ -26,11 +23,9 @@ impl Jobs {
         reason = "like the other enqueue methods, it takes the job by value"
     )]
     pub fn enqueue_on(&self, conn: &Connection, job: NewJob) -> Result<JobId, StoreError> {
-        is_sqlite(self.tenure(), "enqueue")?;
-        first(&SqliteStore::enqueue_jobs_on(
-            conn,
-            std::slice::from_ref(&job),
-        )?)
+        self.tenure().check_sqlite("enqueue")?;
+        let jobs = std::slice::from_ref(&job);
+        first(&SqliteStore::enqueue_jobs_on(conn, jobs)?)
     }
 }
 
@@ -63,7 +58,7 @@ impl HeldJob {
     /// # Errors
     /// The hold is over, the open store is not SQLite, or the file is busy.
     pub fn checkpoint_on(&self, conn: &Connection, cursor: &str) -> Result<(), HoldError> {
-        is_sqlite(self.tenure(), "checkpoint")?;
+        self.tenure().check_sqlite("checkpoint")?;
         Ok(SqliteStore::note_job_in(conn, self.hold(), &at(cursor))?)
     }
 }
@@ -119,14 +114,7 @@ impl HeldChunk {
 
     fn end_on(&self, conn: &Connection, how: ChunkEnd) -> Result<(), HoldError> {
         let (tenure, end) = self.end_in_transaction(how);
-        is_sqlite(tenure, "end chunk")?;
+        tenure.check_sqlite("end chunk")?;
         Ok(SqliteStore::end_chunk_in(conn, &end)?)
     }
-}
-
-fn is_sqlite(tenure: &Tenure, verb: &'static str) -> Result<(), StoreError> {
-    let Opened::Sqlite(_) = tenure.opened() else {
-        return Err(wrong_connection(verb, "one of SQLite"));
-    };
-    Ok(())
 }

@@ -1,7 +1,6 @@
 //! Fallback handler of a worker that fans out: an event without a handler of its own is done at
 //! once if an endpoint is subscribed to its topic.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,12 +29,8 @@ pub(crate) enum Unsubscribed {
 pub(crate) struct SubscribedTopics {
     store: Arc<dyn Store>,
     unsubscribed: Unsubscribed,
-    known: Mutex<Option<Known>>,
-}
-
-struct Known {
-    at: Instant,
-    endpoints: Vec<EndpointSettings>,
+    /// Endpoints, and the time at which they were read.
+    known: Mutex<Option<(Instant, Vec<EndpointSettings>)>>,
 }
 
 impl SubscribedTopics {
@@ -50,13 +45,11 @@ impl SubscribedTopics {
     /// Returns true if an endpoint is subscribed to this topic, enabled or disabled.
     async fn takes(&self, topic: &str) -> Result<bool, StoreError> {
         let mut known = self.known.lock().await;
-        let is_fresh = known.as_ref().is_some_and(|it| it.at.elapsed() < KNOWN);
-        if !is_fresh {
+        if known.as_ref().is_none_or(|(at, _)| at.elapsed() >= KNOWN) {
             let endpoints = read(self.store.as_ref()).await?;
-            let at = Instant::now();
-            *known = Some(Known { at, endpoints });
+            *known = Some((Instant::now(), endpoints));
         }
-        let mut endpoints = known.iter().flat_map(|known| &known.endpoints);
+        let mut endpoints = known.iter().flat_map(|(_, endpoints)| endpoints);
         Ok(endpoints.any(|endpoint| endpoint.takes(topic)))
     }
 
@@ -81,12 +74,6 @@ async fn read(store: &dyn Store) -> Result<Vec<EndpointSettings>, StoreError> {
     let all = store.webhooks().all_endpoints().await?.into_iter();
     let there = all.filter(|endpoint| !matches!(endpoint.state, EndpointState::Removed { .. }));
     Ok(there.map(|endpoint| endpoint.settings).collect())
-}
-
-impl fmt::Debug for SubscribedTopics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SubscribedTopics")
-    }
 }
 
 impl Handler for SubscribedTopics {

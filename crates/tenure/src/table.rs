@@ -5,7 +5,6 @@ pub use tenure_core::{
     PlannedIndex, Stage, States, SyncState, TableLocation, TableMap,
 };
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,9 +12,7 @@ use tenure_core::store::{
     Bury, Claim, Counts, Filter, OnStep, Page, Reap, Reaped, Renew, Renewed, Replay, Replayed,
     Rest, Rows, Settle, Settlement, StoreError, StoreErrorKind, WhileHeld, WorkerRecord,
 };
-use tenure_core::{
-    Facts, Guarded, Held, ItemId, LapsePolicy, Record, Settings, TableFacts, Token, Why, why,
-};
+use tenure_core::{Facts, Guarded, Held, ItemId, LapsePolicy, Record, Settings, Token, Why, why};
 
 use crate::claim;
 use crate::operate::{WORKERS, credible, present};
@@ -58,7 +55,7 @@ use crate::worker::{RowSource, WorkerBuilder};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Table {
     tenure: Tenure,
     rows: Arc<dyn Rows>,
@@ -120,15 +117,10 @@ impl Tenure {
         &self,
         table: &LeaseTable,
     ) -> Result<Result<Plan, Vec<Obstacle>>, StoreError> {
-        let found = self.look_at(table).await?;
+        let found = self.user_tables()?.inspect(table).await?;
         let adopted = self.adopted_tables().await?;
         let recorded = adopted.iter().find(|known| known.table.name == table.name);
         Ok(table.plan(&found, recorded))
-    }
-
-    /// Reads the facts about a table.
-    async fn look_at(&self, table: &LeaseTable) -> Result<TableFacts, StoreError> {
-        self.user_tables()?.inspect(table).await
     }
 
     /// Carries out the rest of a plan and reports each step, without blocking the table's writers.
@@ -274,14 +266,10 @@ impl Table {
         let Some(record) = self.find(&[id]).await?.pop() else {
             return Ok(None);
         };
-        let counts = self.count().await?;
+        let mut queues = self.count().await?.queues.into_iter();
+        let counts = queues.next().map(|(_, counts)| counts);
         let facts = Facts {
-            counts: counts
-                .queues
-                .into_iter()
-                .next()
-                .map(|(_, counts)| counts)
-                .unwrap_or_default(),
+            counts: counts.unwrap_or_default(),
             workers: present(self.own(workers), moment),
             settings: settings.clone(),
             ..Facts::default()
@@ -289,15 +277,16 @@ impl Table {
         let mut answer = why(&record, &facts, credible(moment, record.created_at));
         // The explanation of events applies to rows, but its commands must name the table.
         let table = &self.described().name;
-        let either = "`tenure serve`, or `tenure work`";
-        let hint = answer.hint.take();
-        answer.hint =
-            hint.map(|hint| hint.replace(either, &format!("`tenure work --table {table}`")));
-        for verb in ["replay", "bury", "reap", "show"] {
-            let named = format!("`tenure {verb} --table {table}");
-            let hint = answer.hint.take();
-            answer.hint = hint.map(|hint| hint.replace(&format!("`tenure {verb}"), &named));
-        }
+        let work = format!("`tenure work --table {table}`");
+        answer.hint = answer.hint.map(|hint| {
+            let hint = hint.replace("`tenure serve`, or `tenure work`", &work);
+            ["replay", "bury", "reap", "show"]
+                .iter()
+                .fold(hint, |hint, verb| {
+                    let named = format!("`tenure {verb} --table {table}");
+                    hint.replace(&format!("`tenure {verb}"), &named)
+                })
+        });
         Ok(Some(answer))
     }
 
@@ -344,13 +333,5 @@ impl Table {
 
     pub(crate) fn rows(&self) -> &Arc<dyn Rows> {
         &self.rows
-    }
-}
-
-impl fmt::Debug for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table")
-            .field("name", &self.described().name)
-            .finish_non_exhaustive()
     }
 }

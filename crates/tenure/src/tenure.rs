@@ -240,10 +240,8 @@ impl Tenure {
     /// # Errors
     /// The database is unavailable.
     pub async fn release(&self, token: &Token) -> Result<u32, StoreError> {
-        let settlement = self
-            .settle(&Settle::new(token.clone()).rest(Rest::Release))
-            .await?;
-        Ok(settlement.rest)
+        let settle = Settle::new(token.clone()).rest(Rest::Release);
+        Ok(self.settle(&settle).await?.rest)
     }
 
     /// Ends lapsed leases: their items become pending again, or dead if they lapsed too often.
@@ -279,32 +277,25 @@ impl Tenure {
         if connections >= CONNECTIONS_MIN {
             return Ok(());
         }
-        let expected = format!("{CONNECTIONS_MIN} or more: two are kept for the heartbeat");
-        Err(Invalid::new(
-            "connections",
-            connections.to_string(),
-            expected,
-        ))
+        let (found, least) = (connections.to_string(), CONNECTIONS_MIN);
+        let expected = format!("{least} or more: two are kept for the heartbeat");
+        Err(Invalid::new("connections", found, expected))
     }
 
-    /// Id of the next worker: the first one has the id of this program, later ones share only its
-    /// name. Each has its own record in the cluster, so that one can leave while another runs.
-    pub(crate) fn next_worker_id(&self) -> Result<WorkerId, Invalid> {
+    /// Id of the next worker. The first worker on events has the id of this program, later ones
+    /// share only its name; a worker on deliveries, jobs or rows has `trade` appended to the name.
+    /// Each has its own record in the cluster, so that one can leave while another runs.
+    pub(crate) fn next_worker_id(&self, trade: Option<&str>) -> Result<WorkerId, Invalid> {
         let own = &self.inner.worker;
-        if self.inner.workers.fetch_add(1, Ordering::Relaxed) == 0 {
-            return Ok(own.clone());
-        }
         let name = own.as_str().rsplit_once('-').map_or("", |(name, _)| name);
-        new_worker_id(name)
-    }
-
-    /// Id of a new worker on deliveries, jobs or rows: the name of this program with `trade`
-    /// (`sender`, `jobs` or `rows`) appended, and a new random part.
-    pub(crate) fn worker_id_for(&self, trade: &str) -> Result<WorkerId, Invalid> {
-        let own = self.inner.worker.as_str();
-        let name = own.rsplit_once('-').map_or("", |(name, _)| name);
-        // Without the trade if the name would be too long with it.
-        new_worker_id(&format!("{name}-{trade}")).or_else(|_long| new_worker_id(name))
+        match trade {
+            // Without the trade if the name would be too long with it.
+            Some(trade) => {
+                new_worker_id(&format!("{name}-{trade}")).or_else(|_long| new_worker_id(name))
+            }
+            None if self.inner.workers.fetch_add(1, Ordering::Relaxed) == 0 => Ok(own.clone()),
+            None => new_worker_id(name),
+        }
     }
 
     /// Chunks that this program holds.

@@ -19,18 +19,25 @@ const AHEAD: u32 = 2;
 const SURPLUS: Duration = Duration::from_secs(1);
 
 /// Running items of each limit.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Limits {
-    pub(super) handler: Option<Arc<dyn Handler>>,
+    handler: Arc<dyn Handler>,
     running: BTreeMap<u64, u32>,
     /// Set once an item with a limit was claimed.
     pub(super) is_limited: bool,
 }
 
 impl Limits {
+    pub(super) fn new(handler: Arc<dyn Handler>) -> Self {
+        Self {
+            handler,
+            running: BTreeMap::new(),
+            is_limited: false,
+        }
+    }
+
     pub(super) fn rules(&self, item: &Item) -> Rules {
-        let handler = self.handler.as_ref();
-        handler.map_or_else(Rules::default, |handler| handler.rules(item))
+        self.handler.rules(item)
     }
 
     pub(super) fn is_full(&self, limit: Limit) -> bool {
@@ -48,12 +55,6 @@ impl Limits {
         if let Some(running) = limit.and_then(|limit| self.running.get_mut(&limit.group)) {
             *running = running.saturating_sub(1);
         }
-    }
-}
-
-impl std::fmt::Debug for Limits {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Limits").field(&self.running).finish()
     }
 }
 

@@ -15,7 +15,6 @@ use tenure_core::store::Isolation;
 use tenure_core::webhook::Delivery;
 use tenure_core::{Held, Item, ItemId, KeyStatus, Outcome, settle_run};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use self::limits::Limits;
 pub(crate) use renewal::{LostHold, OverdueItem, RenewalBatch};
@@ -68,16 +67,18 @@ struct HeldState {
     limits: Limits,
 }
 
+/// An item whose handler runs.
 #[derive(Clone, Debug)]
-struct RunningItem {
+pub(crate) struct RunningItem {
     began: Instant,
-    max_hold: Duration,
+    pub(crate) max_hold: Duration,
     /// Failures before this attempt.
-    failures: u32,
-    max_retries: Option<u32>,
+    pub(crate) failures: u32,
+    /// Maximum number of retries of the handler; `None`: as in the settings.
+    pub(crate) max_retries: Option<u32>,
     /// Endpoint number and event of a delivery.
-    delivery: Option<(u32, ItemId)>,
-    call: CallSlot,
+    pub(crate) delivery: Option<(u32, ItemId)>,
+    pub(crate) call: CallSlot,
 }
 
 impl RunningItem {
@@ -132,7 +133,8 @@ pub(crate) struct Load {
 }
 
 impl HeldLeases {
-    pub(crate) fn new(live: Arc<ActiveSettings>, now: Instant) -> Self {
+    /// Creates the state of a worker whose items `handler` works on.
+    pub(crate) fn new(live: Arc<ActiveSettings>, handler: Arc<dyn Handler>, now: Instant) -> Self {
         Self(Mutex::new(HeldState {
             live,
             leases: BTreeMap::new(),
@@ -151,14 +153,8 @@ impl HeldLeases {
             is_stopping: false,
             returning: 0,
             orphans: Vec::new(),
-            limits: Limits::default(),
+            limits: Limits::new(handler),
         }))
-    }
-
-    /// Applies the limits of this handler.
-    pub(crate) fn ruled_by(self, handler: Arc<dyn Handler>) -> Self {
-        self.state().limits.handler = Some(handler);
-        self
     }
 
     /// Methods check before they write, so a panic under the lock leaves nothing half done.
@@ -335,7 +331,7 @@ impl HeldState {
             let Some(lease) = self.leases.get_mut(&no) else {
                 continue;
             };
-            let (token, fence) = (lease.token.clone(), lease.fence);
+            let proof = (lease.token.clone(), lease.fence);
             let max_hold = lease.timing.max_hold;
             // The watchdog handles leases past their deadline.
             if now >= lease.deadline {
@@ -347,25 +343,15 @@ impl HeldState {
                 self.pass_turn(no, item.id);
                 continue;
             };
-            let cancel = CancellationToken::new();
-            *stage = Stage::Running(cancel.clone());
+            let cx = Context::new(&item, proof, now + max_hold);
+            *stage = Stage::Running(cx.cancel.clone());
             let running_item = RunningItem {
                 began: now,
                 max_hold,
                 failures: item.counters.failures,
                 max_retries: rules.max_retries,
                 delivery: delivery_of(&item),
-                call: CallSlot::of(item.id),
-            };
-            let cx = Context {
-                id: item.id,
-                token,
-                fence,
-                attempt: item.counters.attempts.saturating_add(1),
-                deadline: running_item.overdue_at(),
-                cancel,
-                call: running_item.call.clone(),
-                event: None,
+                call: cx.call.clone(),
             };
             self.running.insert((no, item.id), running_item);
             self.busy_executors += 1;
@@ -390,12 +376,14 @@ impl HeldState {
             self.pace.poll_soon(now);
         }
         let Some(lease) = self.leases.get_mut(&report.no) else {
-            self.orphan(report.id, report.attachment, now);
+            let orphan = OrphanedCall::of(report.id, report.attachment, now);
+            self.orphans.extend(orphan);
             return Nudge::Needed;
         };
         if !matches!(lease.items.get(&report.id), Some(Stage::Running(_))) {
             // The item was buried while its handler ran.
-            self.orphan(report.id, report.attachment, now);
+            let orphan = OrphanedCall::of(report.id, report.attachment, now);
+            self.orphans.extend(orphan);
             self.pass_turn(report.no, report.id);
             return Nudge::Needed;
         }
@@ -435,14 +423,6 @@ impl HeldState {
         let next = self.leases.get_mut(&no);
         if let Some(item) = next.and_then(|lease| lease.runs.next(id)) {
             self.waiting.push_front((no, item));
-        }
-    }
-
-    /// Keeps the call of an item whose lease is lost, to be recorded.
-    fn orphan(&mut self, id: ItemId, attachment: Attachment, now: Instant) {
-        if let Attachment::Call(made) = attachment {
-            self.orphans
-                .push(OrphanedCall::new(made.into_call(id, now), now));
         }
     }
 

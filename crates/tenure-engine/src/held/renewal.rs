@@ -9,7 +9,7 @@ use tenure_core::{Fence, ItemId, LeaseTiming, OnDead, OutcomeKind, Term, Token};
 use tokio::time::Instant;
 
 use super::{HeldLeases, HeldState, RunningItem};
-use crate::attachment::{Attachment, PendingSettle};
+use crate::attachment::{OrphanedCall, PendingSettle};
 use crate::held_lease::{LeaseNo, LossReason, Stage};
 
 /// One renewal statement: all leases of one term.
@@ -42,16 +42,8 @@ pub(crate) struct OverdueItem {
     pub(crate) pending: PendingSettle,
     /// Later items of its run.
     pub(crate) behind: Vec<ItemId>,
-    /// Webhook call of a delivery, if any.
-    pub(crate) call: Attachment,
-    pub(crate) max_hold: Duration,
     pub(crate) term: Term,
-    /// Failures before this attempt.
-    pub(crate) failures: u32,
-    /// Maximum number of retries of the handler; `None`: as in the settings.
-    pub(crate) max_retries: Option<u32>,
-    /// Endpoint number of a delivery.
-    pub(crate) endpoint: Option<u32>,
+    pub(crate) running: RunningItem,
 }
 
 impl HeldLeases {
@@ -103,6 +95,7 @@ impl HeldLeases {
         renewed: &Renewed,
     ) -> Option<LostHold> {
         let mut state = self.state();
+        let state = &mut *state;
         let lease = state.leases.get_mut(&no)?;
         if lease.is_over || now >= lease.deadline {
             return state.lose(no, LossReason::Late, now);
@@ -121,7 +114,6 @@ impl HeldLeases {
         }
         let fence = lease.fence;
         let mut running = Vec::new();
-        let mut orphans = Vec::new();
         for id in &gone {
             match lease.items.remove(id) {
                 Some(stage @ Stage::Running(_)) => {
@@ -130,16 +122,14 @@ impl HeldLeases {
                 }
                 Some(Stage::Answered(answered)) => {
                     lease.took(1);
-                    orphans.push((*id, answered.attachment));
+                    let orphan = OrphanedCall::of(*id, answered.attachment, now);
+                    state.orphans.extend(orphan);
                 }
                 _ => {}
             }
             lease.runs.forget(*id);
         }
         let is_empty = lease.items.is_empty();
-        for (id, attachment) in orphans {
-            state.orphan(id, attachment, now);
-        }
         let events = state.forget(no, &running);
         if is_empty {
             state.leases.remove(&no);
@@ -181,11 +171,11 @@ impl HeldLeases {
         let due: Vec<_> = state
             .running
             .iter()
-            .filter(|(_, running_item)| now >= running_item.overdue_at())
-            .map(|(key, running_item)| (*key, running_item.clone()))
+            .filter(|(_, running)| now >= running.overdue_at())
+            .map(|(key, running)| (*key, running.clone()))
             .collect();
         let mut overdue = Vec::new();
-        for ((no, id), running_item) in due {
+        for ((no, id), running) in due {
             state.running.remove(&(no, id));
             let Some(lease) = state.leases.get_mut(&no) else {
                 continue;
@@ -202,12 +192,8 @@ impl HeldLeases {
                     id,
                     pending,
                     behind: lease.take_behind(id),
-                    call: running_item.call.take(),
-                    max_hold: running_item.max_hold,
                     term: lease.timing.term,
-                    failures: running_item.failures,
-                    max_retries: running_item.max_retries,
-                    endpoint: running_item.delivery.map(|(endpoint, _)| endpoint),
+                    running,
                 });
             }
         }
@@ -288,7 +274,8 @@ impl HeldState {
         let events = self.forget(no, &running);
         for (id, stage) in lease.items {
             if let Stage::Answered(answered) = stage {
-                self.orphan(id, answered.attachment, now);
+                let orphan = OrphanedCall::of(id, answered.attachment, now);
+                self.orphans.extend(orphan);
             }
         }
         Some(LostHold {

@@ -275,7 +275,7 @@ impl HeldState {
             soon.min(settings.batch.saturating_mul(MAX_CLAIMS))
         };
         let target = free.max(ahead);
-        let in_line = self.in_line().saturating_add(self.requested_items);
+        let in_line = self.startable().saturating_add(self.requested_items);
         let behind: usize = self.leases.values().map(|lease| lease.runs.behind()).sum();
         let behind = u32::try_from(behind).unwrap_or(u32::MAX);
         let all = in_line.saturating_add(behind);
@@ -297,19 +297,13 @@ impl HeldState {
             .concurrency
             .saturating_sub(self.busy_executors);
         let each = self.speed.within(self.soon(), 1).max(1);
-        let least = free.saturating_sub(self.in_line()).max(1);
+        let least = free.saturating_sub(self.startable()).max(1);
         least.max(limit.div_ceil(each))
     }
 
     /// Time within which items claimed ahead should start.
     fn soon(&self) -> Duration {
         self.live.settings.term.length() / 10
-    }
-
-    /// Waiting items that could start, given enough executors. Items held back by the limit of
-    /// their handler are not included.
-    fn in_line(&self) -> u32 {
-        self.startable()
     }
 
     /// Removes a claim from those under way.
@@ -342,7 +336,6 @@ impl HeldState {
             return;
         };
         lease.runs.stop(id);
-        let mut orphans = Vec::new();
         for later in lease.runs.after(id).to_vec() {
             match lease.items.get(&later) {
                 // The settle under way removes this item.
@@ -355,11 +348,9 @@ impl HeldState {
                 Some(Stage::Waiting) => {}
             }
             if let Some(Stage::Answered(answered)) = lease.items.remove(&later) {
-                orphans.push((later, answered.attachment));
+                let orphan = OrphanedCall::of(later, answered.attachment, now);
+                self.orphans.extend(orphan);
             }
-        }
-        for (id, attachment) in orphans {
-            self.orphan(id, attachment, now);
         }
     }
 
@@ -394,9 +385,10 @@ impl HeldState {
 mod tests {
     use std::sync::Arc;
 
-    use tenure_core::{QueueName, Settings, WorkerId};
+    use tenure_core::{Event, QueueName, Settings, WorkerId};
 
     use super::*;
+    use crate::handler::{Context, EventFn};
     use crate::round::QueueGroup;
     use crate::settings_watcher::ActiveSettings;
 
@@ -412,7 +404,8 @@ mod tests {
             is_loaded: true,
             ..ActiveSettings::new(settings)
         };
-        let held_leases = HeldLeases::new(Arc::new(live), now);
+        let handler = EventFn::new(|_: Event, _: Context| async { Ok(()) });
+        let held_leases = HeldLeases::new(Arc::new(live), Arc::new(handler), now);
         let worker = WorkerId::new("w", 1).unwrap();
         let Step::Go(work) = held_leases.step(now, true, || Token::new(&worker, 1, 1)) else {
             panic!("there is room, so the next step is a claim");

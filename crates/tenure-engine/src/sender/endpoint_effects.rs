@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::Sender;
-use super::tracked_endpoint::CallEffects;
+use super::tracked_endpoint::{CallEffects, TrackedEndpoint};
 
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum attempts to disable an endpoint that another process changes at the same time.
@@ -168,14 +168,8 @@ impl Sender {
         facts: &[(&str, String)],
         dedupe: Option<&str>,
     ) {
-        let is_wanted = {
-            let state = self.state();
-            state
-                .tracked
-                .values()
-                .any(|tracked| tracked.endpoint.receives(topic))
-        };
-        if !is_wanted {
+        let is_wanted = |tracked: &TrackedEndpoint| tracked.endpoint.receives(topic);
+        if !self.state().tracked.values().any(is_wanted) {
             return;
         }
         let mut payload: BTreeMap<&str, &str> = BTreeMap::new();

@@ -16,10 +16,10 @@ mod endpoint_effects;
 mod tracked_endpoint;
 
 use std::collections::btree_map::{BTreeMap, Entry};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ::metrics::{Gauge, Histogram};
 use tenure_core::store::{Answer, Due, EndpointLane, Isolation, Store, StoreError};
 use tenure_core::webhook::{
     AttemptOutcome, CallErrorKind, Caller, Delivery, Endpoint, Reply, Request, judge,
@@ -31,7 +31,7 @@ use tracing::{debug, info, warn};
 use self::tracked_endpoint::{EndpointStatus, Moment, TrackedEndpoint};
 use crate::chooser::{Chooser, Room};
 use crate::handler::{Context, Failed, Handler, Handling};
-use crate::metrics::SenderMetrics;
+use crate::metrics::{self, DELIVERIES_IN_FLIGHT, DELIVERY_SECONDS, ENDPOINT_PAUSED, Metrics};
 use crate::rng::Rng;
 
 /// Time beyond the endpoint's timeout before the watchdog cancels a call; the effects of the answer
@@ -45,6 +45,7 @@ const NONE_ISOLATED_FOR: Duration = Duration::from_millis(500);
 const UNKNOWN_ENDPOINT_DELAY: Duration = Duration::from_secs(1);
 
 /// Everything a sender needs.
+#[derive(Debug)]
 pub struct SenderParts {
     /// Store of endpoints and deliveries.
     pub store: Arc<dyn Store>,
@@ -56,15 +57,6 @@ pub struct SenderParts {
     pub term: Term,
     /// Seed of the random source, for repeatable runs; `None`: random.
     pub seed: Option<u64>,
-}
-
-impl fmt::Debug for SenderParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SenderParts")
-            .field("worker", &self.worker)
-            .field("term", &self.term)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Calls endpoints. It is both the handler and the chooser of its own engine:
@@ -110,12 +102,15 @@ impl fmt::Debug for SenderParts {
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Debug)]
 pub struct Sender {
     store: Arc<dyn Store>,
     caller: Arc<dyn Caller>,
     term: Term,
     rng: Rng,
-    metrics: SenderMetrics,
+    metrics: Metrics,
+    seconds: Histogram,
+    in_flight: Gauge,
     state: Mutex<SenderState>,
 }
 
@@ -151,13 +146,6 @@ impl SenderState {
     }
 }
 
-/// Decision about a delivery.
-enum SendDecision<'a> {
-    Call(Arc<Endpoint>, InFlight<'a>),
-    /// The delivery is settled without a call.
-    End(Outcome),
-}
-
 /// Guard of a call under way.
 struct InFlight<'a> {
     sender: &'a Sender,
@@ -171,15 +159,19 @@ impl Drop for InFlight<'_> {
         if let Some(tracked) = state.tracked.get_mut(&self.endpoint) {
             tracked.in_flight = tracked.in_flight.saturating_sub(1);
         }
-        self.sender.metrics.in_flight.decrement(1.0);
+        self.sender.in_flight.decrement(1.0);
     }
 }
 
 impl Sender {
     /// Creates a sender; it reads the endpoints at its first claim.
     pub fn new(parts: SenderParts) -> Self {
+        metrics::describe();
+        let metrics = Metrics::new(parts.worker.as_str());
         Self {
-            metrics: SenderMetrics::new(&parts.worker),
+            seconds: metrics.histogram(DELIVERY_SECONDS, &[]),
+            in_flight: metrics.gauge(DELIVERIES_IN_FLIGHT, &[]),
+            metrics,
             store: parts.store,
             caller: parts.caller,
             term: parts.term,
@@ -222,25 +214,6 @@ impl Sender {
         Ok(chosen)
     }
 
-    /// Reuses a recent snapshot for the next claim, under load.
-    fn lanes_again(&self, room: &Room) -> Option<Vec<(EndpointLane, u32)>> {
-        let now = Instant::now();
-        let mut state = self.state();
-        let moment = state.moment(now);
-        let SenderState {
-            tracked,
-            cursor,
-            due,
-            is_more_due,
-            ..
-        } = &mut *state;
-        // The answer of this claim sets it again.
-        let is_more_due = std::mem::take(is_more_due);
-        let (read_at, due) = due.as_ref()?;
-        let is_fresh = is_more_due && now.saturating_duration_since(*read_at) < SNAPSHOT_REUSE;
-        is_fresh.then(|| choose::choose(tracked, &due.lanes, room, cursor, moment))
-    }
-
     /// Updates the tracked endpoints from rows that were read at `version` or later.
     fn update_endpoints(&self, endpoints: Vec<Endpoint>, version: u64) {
         let now = Instant::now();
@@ -262,51 +235,53 @@ impl Sender {
             let is_paused = tracked.health.is_paused(moment.store);
             if is_paused != tracked.is_paused_in_metrics {
                 tracked.is_paused_in_metrics = is_paused;
-                self.metrics.paused(tracked.endpoint.id.as_str(), is_paused);
+                let endpoint = [("endpoint", tracked.endpoint.id.as_str())];
+                let gauge = self.metrics.gauge(ENDPOINT_PAUSED, &endpoint);
+                gauge.set(f64::from(u8::from(is_paused)));
             }
         }
     }
 
     /// Decides whether to send a delivery now, by the state that its endpoint has after the claim.
-    fn admit(&self, number: u32) -> SendDecision<'_> {
+    /// `Err`: the delivery is settled without a call.
+    fn admit(&self, number: u32) -> Result<(Arc<Endpoint>, InFlight<'_>), Outcome> {
         let began = Instant::now();
         let mut state = self.state();
         let now = state.moment(began).store;
         let Some(tracked) = state.tracked.get_mut(&number) else {
-            return SendDecision::End(Outcome::snooze(UNKNOWN_ENDPOINT_DELAY));
+            return Err(Outcome::snooze(UNKNOWN_ENDPOINT_DELAY));
         };
         match tracked.status(now) {
             EndpointStatus::Open | EndpointStatus::Trial => {}
             // The delivery is released; its lane is not claimed from until the endpoint is open
             // again.
-            EndpointStatus::Closed => return SendDecision::End(Outcome::RELEASE),
+            EndpointStatus::Closed => return Err(Outcome::RELEASE),
             EndpointStatus::Gone(reason, error) => {
-                return SendDecision::End(Outcome::Dead {
+                return Err(Outcome::Dead {
                     reason: reason.to_owned(),
                     error: error.to_owned(),
                 });
             }
         }
         tracked.start_call(began);
-        self.metrics.in_flight.increment(1.0);
+        self.in_flight.increment(1.0);
         let in_flight = InFlight {
             sender: self,
             endpoint: number,
             began,
         };
-        SendDecision::Call(Arc::clone(&tracked.endpoint), in_flight)
+        Ok((Arc::clone(&tracked.endpoint), in_flight))
     }
 
     async fn deliver(&self, item: &Item, delivery: &Delivery, cx: &Context) -> Outcome {
         let (endpoint, in_flight) = match self.admit(delivery.endpoint) {
-            SendDecision::Call(endpoint, in_flight) => (endpoint, in_flight),
-            SendDecision::End(outcome) => return outcome,
+            Ok(call) => call,
+            Err(outcome) => return outcome,
         };
         let event = &delivery.event;
         let Some(message) = event.event_id() else {
-            return Outcome::dead(
-                "its event has no id, so receivers could not tell it from others",
-            );
+            let error = "its event has no id, so receivers could not tell it from others";
+            return Outcome::dead(error);
         };
         let request = Request {
             endpoint: &endpoint,
@@ -322,7 +297,7 @@ impl Sender {
         let reply = self.caller.call(&request).await;
         let took = in_flight.began.elapsed();
         drop(in_flight);
-        self.metrics.seconds.record(took.as_secs_f64());
+        self.seconds.record(took.as_secs_f64());
         let (failures, chance) = (item.counters.failures, self.rng.chance());
         let verdict = judge(&endpoint.settings, &reply, failures, chance);
         log_call(&request, &reply, took);
@@ -359,14 +334,6 @@ fn log_call(request: &Request<'_>, reply: &Reply, took: Duration) {
     }
 }
 
-impl fmt::Debug for Sender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender")
-            .field("term", &self.term)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Chooser for Sender {
     fn term(&self) -> Term {
         self.term
@@ -379,8 +346,23 @@ impl Chooser for Sender {
             && read_at.is_some_and(|at| at.elapsed() < NONE_ISOLATED_FOR)
     }
 
+    /// Reuses a recent snapshot for the next claim, under load.
     fn choose_again(&self, room: &Room) -> Option<Vec<(EndpointLane, u32)>> {
-        self.lanes_again(room)
+        let now = Instant::now();
+        let mut state = self.state();
+        let moment = state.moment(now);
+        let SenderState {
+            tracked,
+            cursor,
+            due,
+            is_more_due,
+            ..
+        } = &mut *state;
+        // The answer of this claim sets it again.
+        let is_more_due = std::mem::take(is_more_due);
+        let (read_at, due) = due.as_ref()?;
+        let is_fresh = is_more_due && now.saturating_duration_since(*read_at) < SNAPSHOT_REUSE;
+        is_fresh.then(|| choose::choose(tracked, &due.lanes, room, cursor, moment))
     }
 
     fn choose<'a>(&'a self, room: &'a Room) -> Answer<'a, Vec<(EndpointLane, u32)>> {
@@ -395,12 +377,11 @@ impl Chooser for Sender {
 impl Handler for Sender {
     fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
         Box::pin(async move {
-            match &item.content {
-                Content::Delivery(delivery) => Ok(self.deliver(&item, delivery, &cx).await),
-                Content::Event(_) | Content::Row(_) => Err(Failure::new(
-                    "the item is not a delivery, and the sender accepts only deliveries",
-                )),
-            }
+            let Content::Delivery(delivery) = &item.content else {
+                let error = "the item is not a delivery, and the sender accepts only deliveries";
+                return Err(Failure::new(error));
+            };
+            Ok(self.deliver(&item, delivery, &cx).await)
         })
     }
 

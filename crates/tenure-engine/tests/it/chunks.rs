@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::job::{ChunkKey, ChunkName, MatrixName};
-use tenure_core::store::{ChunkHold, Store};
+use tenure_core::store::ChunkHold;
 use tenure_core::testing::token;
 use tenure_core::{Event, Outcome, Term};
-use tenure_engine::{ChunkRenewer, Context, EventFn, RowStore};
+use tenure_engine::{ChunkRenewer, Context, EventFn};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::faulty_store::{Fault, Verb};
@@ -57,10 +57,9 @@ async fn a_thousand_jobs_and_their_chunks_are_renewed_by_two_statements_per_tick
             Ok(Outcome::Done)
         }
     });
-    let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&world.store()).unwrap());
     let mut config = rows::config(JOBS);
     config.chunks = Some(Arc::clone(&keeper));
-    let engine = World::start_on(store, handler, config);
+    let engine = world.start(handler, config);
     crate::probe::until(|| keeper.in_hand() == 2 * 1000).await;
     let began = Instant::now();
     sleep(10 * MINUTE).await;

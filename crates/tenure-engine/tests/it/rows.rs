@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::store::{Cluster as _, Intake as _, Isolation, Operate as _, Store};
+use tenure_core::store::{Cluster as _, Intake as _, Isolation, Operate as _};
 use tenure_core::{Event, LeaseTiming, Setting, State, Term};
 use tenure_engine::metrics::{RECOVERED_COUNT, RUNS_TOTAL, STALE_DURATION};
-use tenure_engine::{Duties, Duty, EngineConfig, Recovery, RowClaims, RowStore};
+use tenure_engine::{Duties, Duty, EngineConfig, Leases, Recovery, RowClaims};
 use tokio::time::{Instant, sleep};
 
 use crate::faulty_store::Verb;
@@ -34,6 +34,7 @@ pub(crate) fn config(concurrency: u32) -> EngineConfig {
         max_hold: 60 * MINUTE,
     });
     config.rows = RowClaims {
+        leases: Leases::Jobs,
         table: Some("jobs".to_owned()),
         kinds: vec!["import".to_owned(), "export".to_owned()],
         recovery: Recovery::InClaim,
@@ -47,9 +48,10 @@ async fn leases_go_to_the_rows_and_everything_else_to_the_base_store() {
     let (rows, base) = (World::new(), World::new());
     let ids = rows.enqueue(3).await;
     base.enqueue(1).await;
-    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.rows(), base.store()));
+    let mut config = config(2);
+    config.rows.leases = rows.rows();
     let probe = Probe::default();
-    let engine = World::start_on(store, probe.working(|_| MINUTE), config(2));
+    let engine = base.start(probe.working(|_| MINUTE), config);
     probe.begun(2).await;
     let (_, workers) = base.store.workers(10).await.unwrap();
     assert_eq!(workers.len(), 1, "it is registered with the base");
@@ -78,10 +80,8 @@ async fn leases_go_to_the_rows_and_everything_else_to_the_base_store() {
 async fn a_claim_takes_one_row_of_its_kinds_and_recovers_lapsed_rows() {
     let world = World::new();
     world.enqueue(5).await;
-    let base = world.store();
-    let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&base).unwrap());
     let probe = Probe::default();
-    let engine = World::start_on(store, probe.working(|_| MINUTE), config(2));
+    let engine = world.start(probe.working(|_| MINUTE), config(2));
     probe.begun(2).await;
     let most = || world.store.count(None);
     assert_eq!(most().await.unwrap().claimed, 2, "nothing is claimed ahead");
@@ -111,9 +111,8 @@ async fn the_timing_of_the_engine_overrides_the_cluster_settings() {
     ];
     world.change(&settings).await;
     let ids = world.enqueue(2).await;
-    let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&world.store()).unwrap());
     let probe = Probe::default();
-    let engine = World::start_on(store, probe.working(|_| 9 * MINUTE), config(1));
+    let engine = world.start(probe.working(|_| 9 * MINUTE), config(1));
     probe.begun(1).await;
     let began = Instant::now();
     let until_at = world.locked_until(ids[0]).await;
@@ -165,9 +164,10 @@ async fn rows_are_claimed_although_every_queue_is_paused() {
     assert!(paused.unwrap().is_accepted());
     let event = Event::new("order.paid", &1).unwrap();
     rows.store.enqueue(&[event]).await.unwrap();
-    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.rows(), base.store()));
+    let mut config = config(1);
+    config.rows.leases = rows.rows();
     let probe = Probe::default();
-    let _engine = World::start_on(store, probe.working(|_| MINUTE), config(1));
+    let _engine = base.start(probe.working(|_| MINUTE), config);
     probe.begun(1).await;
 }
 
@@ -175,20 +175,15 @@ async fn rows_are_claimed_although_every_queue_is_paused() {
 async fn rows_recovered_by_a_claim_are_counted_like_those_of_the_reaper() {
     let world = World::new();
     let ids = world.enqueue(2).await;
-    let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&world.store()).unwrap());
     let probe = Probe::default();
-    let killed = World::start_on(
-        Arc::clone(&store),
-        probe.working(|_| 60 * MINUTE),
-        config(2),
-    );
+    let killed = world.start(probe.working(|_| 60 * MINUTE), config(2));
     probe.begun(2).await;
     let locked_until = world.locked_until(ids[0]).await;
     drop(killed);
     sleep(7 * MINUTE).await;
 
     let stale = world.at(Instant::now()).since(locked_until).as_secs_f64();
-    let other = World::start_on(store, probe.working(|_| Duration::ZERO), config(2));
+    let other = world.start(probe.working(|_| Duration::ZERO), config(2));
     world.until(|counts| counts.done == 2).await;
     assert_eq!(meter().count(other.worker(), RECOVERED_COUNT, &[]), 2);
     let samples = meter().samples(other.worker(), STALE_DURATION, &[]);
@@ -218,10 +213,7 @@ async fn a_table_has_its_usual_timing_unless_another_is_set() {
         config.rows.usual = Some((Term::new(5 * MINUTE).unwrap(), MINUTE));
         config
     };
-    let start = |world: &World, config| {
-        let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&world.store()).unwrap());
-        World::start_on(store, Probe::default().working(|_| MINUTE), config)
-    };
+    let start = |world: &World, config| world.start(Probe::default().working(|_| MINUTE), config);
     let world = World::new();
     let engine = start(&world, usual());
     let term_of = |engine: &tenure_engine::Engine| engine.settings().term.length();

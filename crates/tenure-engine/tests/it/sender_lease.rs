@@ -2,7 +2,6 @@
 //! lease is lost, the call is cancelled and recorded; if the worker dies, another worker repeats
 //! it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::{Bury, LeaseStore as _, Operate as _, Rest, Settle};
@@ -10,7 +9,7 @@ use tenure_core::webhook::AttemptOutcome::{self, Aborted, Delivered, Superseded,
 use tenure_core::webhook::Reply;
 use tenure_core::{Event, ItemId, Setting, State, Term, Token};
 use tenure_engine::metrics::{DELIVERY_ATTEMPTS, LOST};
-use tenure_engine::{AcceptAll, Duties, Duty, Engine, EngineConfig, FanOut};
+use tenure_engine::{Duties, Duty, Engine, EngineConfig};
 use tokio::time::{Instant, sleep};
 
 use crate::faulty_store::{Fault, Verb};
@@ -18,7 +17,7 @@ use crate::log;
 use crate::meter::meter;
 use crate::probe::{End, until};
 use crate::receiver::Receiver;
-use crate::world::World;
+use crate::world::{World, fan_out};
 
 const TERM: Duration = Term::EXTERNAL.length();
 /// Length of a call that takes four terms.
@@ -53,7 +52,7 @@ async fn events_that_a_relay_has_done_are_delivered() {
     let receiver = Receiver::accepting(Duration::from_millis(20));
     let sender = world.send(&receiver, World::config());
     let relay = world.start(
-        FanOut::new(Arc::new(AcceptAll)),
+        fan_out(),
         EngineConfig {
             sender: Some(sender.waker()),
             ..World::config()
@@ -208,7 +207,7 @@ async fn an_idle_sender_is_woken_by_the_reaper_of_its_process() {
             sender: Some(sender.waker()),
             ..World::config()
         };
-        let relay = world.start(FanOut::new(Arc::new(AcceptAll)), config);
+        let relay = world.start(fan_out(), config);
         sleep(TERM.saturating_sub(Duration::from_secs(1))).await;
         while world.find(delivery).await.state == State::Claimed {
             // The store does not notify; this lets paused time advance.

@@ -13,12 +13,12 @@ use tenure_core::store::{Filter, Kind, Operate as _};
 use tenure_core::webhook::AttemptOutcome::{Open, Unknown};
 use tenure_core::webhook::{CallErrorKind, Reply, Schedule};
 use tenure_core::{Event, ItemId, NewEvent, Setting, State};
-use tenure_engine::{AcceptAll, Engine, EngineConfig, FanOut};
+use tenure_engine::{Engine, EngineConfig};
 use tokio::time::sleep;
 
 use crate::faulty_store::{Fault, Verb};
 use crate::receiver::{ReceivedCall, Receiver};
-use crate::world::World;
+use crate::world::{World, fan_out};
 
 const SEEDS: u64 = 6;
 const EVENTS: u32 = 30;
@@ -37,7 +37,7 @@ fn start(world: &World, receiver: &Arc<Receiver>) -> [Engine; 2] {
     let settings = config();
     let sender = world.send_for(settings.settings.term, receiver, settings);
     let relay = world.start(
-        FanOut::new(Arc::new(AcceptAll)),
+        fan_out(),
         EngineConfig {
             sender: Some(sender.waker()),
             ..config()

@@ -8,7 +8,9 @@ use tenure_core::store::{ChangeSettings, Cluster as _, Intake, Operate, Store};
 use tenure_core::{
     Clock, Event, Guarded, ItemId, Record, Setting, Settings, State, Timestamp, Token, WorkerId,
 };
-use tenure_engine::{Engine, EngineConfig, Handler, Keeper, LeaseRows, Parts};
+use tenure_engine::{
+    Context, Engine, EngineConfig, EventFn, Handler, Keeper, Leases, Parts, WithOptions,
+};
 use tenure_store::memory::MemoryStore;
 use tokio::time::Instant;
 
@@ -50,6 +52,12 @@ pub(crate) fn fresh_worker() -> WorkerId {
     WorkerId::new("worker", WORKERS.fetch_add(1, Ordering::Relaxed)).unwrap()
 }
 
+/// A handler that completes every event and fans it out.
+pub(crate) fn fan_out() -> WithOptions {
+    let done = EventFn::new(|_: Event, _: Context| async { Ok(()) });
+    WithOptions::fan_out(Arc::new(done))
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         log::install();
@@ -70,9 +78,9 @@ impl World {
     }
 
     /// Returns the same store as rows of a lease table.
-    pub(crate) fn rows(&self) -> Arc<dyn LeaseRows> {
+    pub(crate) fn rows(&self) -> Leases {
         let rows: Arc<FaultyStore> = Arc::clone(&self.faulty);
-        rows
+        Leases::Rows(Arc::<FaultyStore>::clone(&rows), rows)
     }
 
     pub(crate) fn config() -> EngineConfig {

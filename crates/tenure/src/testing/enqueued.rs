@@ -58,35 +58,27 @@ pub trait EnqueuedOn<'c>: crate::enqueue::sealed::Sealed {
 mod postgres {
     //! Connections of sqlx.
 
-    use std::pin::Pin;
-
     use sqlx::{PgConnection, Postgres, Transaction};
-    use tenure_core::store::StoreError;
-    use tenure_store::Opened;
+    use tenure_core::store::Answer;
 
     use super::{EnqueuedEvents, EnqueuedOn};
-    use crate::enqueue::wrong_connection;
     use crate::tenure::Tenure;
 
-    type Answer<'c> = Pin<Box<dyn Future<Output = Result<EnqueuedEvents, StoreError>> + Send + 'c>>;
-
     impl<'c> EnqueuedOn<'c> for &'c mut PgConnection {
-        type Answer = Answer<'c>;
+        type Answer = Answer<'c, EnqueuedEvents>;
 
-        fn enqueued(self, tenure: &'c Tenure) -> Answer<'c> {
+        fn enqueued(self, tenure: &'c Tenure) -> Self::Answer {
             Box::pin(async move {
-                let Opened::Postgres(store) = tenure.opened() else {
-                    return Err(wrong_connection("enqueued", "one of PostgreSQL"));
-                };
+                let store = tenure.postgres("enqueued")?;
                 store.written_on(self).await.map(EnqueuedEvents)
             })
         }
     }
 
     impl<'c> EnqueuedOn<'c> for &'c mut Transaction<'_, Postgres> {
-        type Answer = Answer<'c>;
+        type Answer = Answer<'c, EnqueuedEvents>;
 
-        fn enqueued(self, tenure: &'c Tenure) -> Answer<'c> {
+        fn enqueued(self, tenure: &'c Tenure) -> Self::Answer {
             let connection: &'c mut PgConnection = self;
             connection.enqueued(tenure)
         }

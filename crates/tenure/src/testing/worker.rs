@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::store::{Claim, Reap, Rest, Settle, Settlement, StoreError};
-use tenure_core::{Clock as _, Held, Item, Outcome, QueueName, Settings, Timestamp};
+use tenure_core::store::{Claim, Reap, Rest, Settle, StoreError};
+use tenure_core::{Clock as _, Held, Outcome, QueueName, Settings, Timestamp};
 use tenure_engine::{Handled, Handler, Inline};
 use tenure_store::memory::SystemClock;
 
@@ -142,22 +142,17 @@ impl TestWorker {
             drop(self.tenure.settle(&release.at(self.now())).await?);
             return Ok(true);
         }
-        let Some(item) = held.items.first().cloned() else {
+        let Some(handled) = self.handle(&held, worked).await else {
             return Ok(false);
         };
-        let handled = self.handle(item, &held, worked).await;
         match fault {
             Some(Fault::CrashBeforeSettle) => worked.crashed += 1,
             Some(Fault::LeaseStolen) => self.steal(&held, handled, worked).await?,
             Some(Fault::SettleAnswerLost) => {
-                drop(self.settle(&held, &handled).await?);
-                let again = self.settle(&held, &handled).await?;
-                count(worked, &handled.outcome, &again);
+                self.settle(&held, &handled, &mut Worked::default()).await?;
+                self.settle(&held, &handled, worked).await?;
             }
-            Some(Fault::ClaimAnswerLost) | None => {
-                let settlement = self.settle(&held, &handled).await?;
-                count(worked, &handled.outcome, &settlement);
-            }
+            Some(Fault::ClaimAnswerLost) | None => self.settle(&held, &handled, worked).await?,
         }
         Ok(true)
     }
@@ -172,21 +167,19 @@ impl TestWorker {
         self.advance(self.inline.settings().term.length() + Duration::from_secs(1));
         self.reap().await?;
         let next = self.claim().await?;
-        let late = self.settle(held, &handled).await?;
-        count(worked, &handled.outcome, &late);
+        self.settle(held, &handled, worked).await?;
         if let Some(next) = next
-            && let Some(item) = next.items.first().cloned()
+            && let Some(handled) = self.handle(&next, worked).await
         {
-            let handled = self.handle(item, &next, worked).await;
-            let settlement = self.settle(&next, &handled).await?;
-            count(worked, &handled.outcome, &settlement);
+            self.settle(&next, &handled, worked).await?;
         }
         Ok(())
     }
 
-    async fn handle(&self, item: Item, held: &Held, worked: &mut Worked) -> Handled {
+    async fn handle(&self, held: &Held, worked: &mut Worked) -> Option<Handled> {
+        let item = held.items.first()?.clone();
         worked.handled += 1;
-        self.inline.handle(item, &held.lease).await
+        Some(self.inline.handle(item, &held.lease).await)
     }
 
     async fn claim(&mut self) -> Result<Option<Held>, StoreError> {
@@ -205,7 +198,13 @@ impl TestWorker {
         claim::in_turn(self.tenure.store(), self.turn, ask).await
     }
 
-    async fn settle(&self, held: &Held, handled: &Handled) -> Result<Settlement, StoreError> {
+    /// Settles all items of a lease like its first one, and counts the outcome.
+    async fn settle(
+        &self,
+        held: &Held,
+        handled: &Handled,
+        worked: &mut Worked,
+    ) -> Result<(), StoreError> {
         let mut settle = Settle::new(held.lease.token.clone());
         for id in held.ids() {
             settle = settle.item(id, handled.outcome.clone());
@@ -214,7 +213,16 @@ impl TestWorker {
             }
         }
         settle.on_dead = self.inline.settings().on_dead;
-        self.tenure.settle(&settle.at(self.now())).await
+        let settlement = self.tenure.settle(&settle.at(self.now())).await?;
+        let count = match &handled.outcome {
+            _ if settlement.refused().next().is_some() => &mut worked.refused,
+            Outcome::Done => &mut worked.done,
+            Outcome::Retry { .. } => &mut worked.retried,
+            Outcome::Dead { .. } => &mut worked.dead,
+            Outcome::Release { .. } => &mut worked.released,
+        };
+        *count += 1;
+        Ok(())
     }
 
     /// Ends lapsed leases. Their items are due at once: a real reaper would have come earlier.
@@ -222,18 +230,5 @@ impl TestWorker {
         let policy = self.inline.settings().lapse_policy().without_delays();
         let reap = Reap::new(REAPED_MAX, policy).at(self.now());
         self.tenure.reap(&reap).await.map(drop)
-    }
-}
-
-fn count(worked: &mut Worked, outcome: &Outcome, settlement: &Settlement) {
-    if settlement.refused().next().is_some() {
-        worked.refused += 1;
-        return;
-    }
-    match outcome {
-        Outcome::Done => worked.done += 1,
-        Outcome::Retry { .. } => worked.retried += 1,
-        Outcome::Dead { .. } => worked.dead += 1,
-        Outcome::Release { .. } => worked.released += 1,
     }
 }

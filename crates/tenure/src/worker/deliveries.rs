@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tenure_core::webhook::Caller;
-use tenure_core::{Invalid, Term, WorkerId};
-use tenure_engine::{Duties, EngineConfig, Sender, SenderParts};
+use tenure_core::{Invalid, Term};
+use tenure_engine::{Duties, EngineConfig, Handler, Sender, SenderParts};
 
 use super::private::Work;
 use super::{WorkerBuilder, private};
@@ -47,26 +47,17 @@ impl WorkerBuilder<DeliverySource> {
 impl private::Source for DeliverySource {
     const LIMITS: Option<(u32, u32)> = Some((CONCURRENCY, BATCH));
 
-    fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid> {
-        tenure.worker_id_for("sender")
-    }
+    const TRADE: Option<&'static str> = Some("sender");
 
-    fn check(&self, _tenure: &Tenure, _problems: &mut Vec<Invalid>) {}
-
-    fn into_work(
-        self,
-        tenure: &Tenure,
-        worker: &WorkerId,
-        config: &mut EngineConfig,
-    ) -> Result<Work, Invalid> {
+    fn into_handler(self, work: &mut Work) -> Result<Arc<dyn Handler>, Invalid> {
         let sender = Arc::new(Sender::new(SenderParts {
-            store: tenure.shared(),
+            store: work.tenure.shared(),
             caller: self.caller,
-            worker: worker.clone(),
+            worker: work.worker.clone(),
             term: self.term,
             seed: None,
         }));
-        config.chooser = Some(Arc::<Sender>::clone(&sender));
-        Ok(Work::on(tenure, sender))
+        work.config.chooser = Some(Arc::<Sender>::clone(&sender));
+        Ok(sender)
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use tenure_core::store::StoreError;
-use tenure_core::{Event, IntoOutcome, Invalid, Publisher, QueueName, TopicPattern, WorkerId};
+use tenure_core::{Event, IntoOutcome, Invalid, Publisher, QueueName, TopicPattern};
 use tenure_engine::{
-    Context, Duties, EngineConfig, EventFn, FanOut, Handler, HandlerOptions, JsonFn, Relay,
-    StopReport, Topics, WithOptions,
+    Context, Duties, EngineConfig, EventFn, Handler, HandlerOptions, JsonFn, Relay, StopReport,
+    Topics, WithOptions,
 };
 
 use super::private::Work;
@@ -26,16 +26,9 @@ const IDLE_POLLS: u32 = 2;
 #[derive(Default)]
 #[expect(missing_debug_implementations, reason = "handlers are functions")]
 pub struct EventSource {
-    routes: Vec<(TopicPattern, Arc<dyn Handler>)>,
-    last: Option<LastHandler>,
+    /// A handler without a pattern has been reported as a problem.
+    routes: Vec<(Option<TopicPattern>, Arc<dyn Handler>)>,
     does_fan_out: bool,
-}
-
-/// Result of registering the last handler.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LastHandler {
-    Added,
-    Refused,
 }
 
 impl WorkerBuilder {
@@ -106,20 +99,14 @@ impl WorkerBuilder {
 
     /// Passes each matching item to `handler`.
     pub fn handler(mut self, pattern: &str, handler: impl Handler) -> Self {
-        match TopicPattern::new(pattern) {
-            Ok(pattern) => self.route(pattern, Arc::new(handler)),
-            Err(problem) => {
-                self.problems.push(problem);
-                self.source.last = Some(LastHandler::Refused);
-                self
-            }
-        }
+        let pattern = self.valid(TopicPattern::new(pattern));
+        self.source.routes.push((pattern, Arc::new(handler)));
+        self
     }
 
     /// Passes each matching item to `handler`, which other patterns may share.
     pub fn route(mut self, pattern: TopicPattern, handler: Arc<dyn Handler>) -> Self {
-        self.source.routes.push((pattern, handler));
-        self.source.last = Some(LastHandler::Added);
+        self.source.routes.push((Some(pattern), handler));
         self
     }
 
@@ -145,17 +132,12 @@ impl WorkerBuilder {
     ///
     /// `tenure why` shows the retries of the settings, not these.
     pub fn with(mut self, options: HandlerOptions) -> Self {
-        match (self.source.last, self.source.routes.pop()) {
-            (Some(LastHandler::Added), Some((pattern, handler))) => {
+        match self.source.routes.pop() {
+            Some((pattern, handler)) => {
                 let handler = Arc::new(WithOptions::new(handler, options));
                 self.source.routes.push((pattern, handler));
             }
-            (last, route) => {
-                self.source.routes.extend(route);
-                if last.is_none() {
-                    self.problems.push(no_handler_yet());
-                }
-            }
+            None => self.problems.push(no_handler_yet()),
         }
         self
     }
@@ -200,10 +182,8 @@ impl WorkerBuilder {
     /// Serves only these queues. By default, a worker serves all queues, even those added later.
     pub fn queues(mut self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
-            match QueueName::new(name.as_ref()) {
-                Ok(queue) => self.config.queues.push(queue),
-                Err(problem) => self.problems.push(problem),
-            }
+            let queue = self.valid(QueueName::new(name.as_ref()));
+            self.config.queues.extend(queue);
         }
         self
     }
@@ -222,7 +202,7 @@ impl WorkerBuilder {
     #[cfg(feature = "testing")]
     pub fn test(mut self) -> Result<crate::testing::TestWorker, WorkerError> {
         self.check()?;
-        let handler = self.source.into_handler(&self.tenure);
+        let handler = self.source.handler(&self.tenure);
         let EngineConfig {
             settings, queues, ..
         } = self.config;
@@ -257,35 +237,27 @@ impl WorkerBuilder {
         let queues = self.config.queues.clone();
         let worker = self.start().await?;
         let watch = worker.watch();
-        let mut failed = None;
         let idle = async {
             let mut polls = 0;
             while polls < IDLE_POLLS {
                 // The store does not notify of changes, so poll.
                 tokio::time::sleep(IDLE_POLL_INTERVAL).await;
-                match is_idle(&tenure, &watch, &queues).await {
-                    Ok(true) => polls += 1,
-                    Ok(false) => polls = 0,
-                    Err(error) if error.is_transient() => polls = 0,
-                    Err(error) => {
-                        failed = Some(error);
-                        return;
-                    }
-                }
+                polls = match is_idle(&tenure, &watch, &queues).await {
+                    Ok(true) => polls + 1,
+                    Err(error) if !error.is_transient() => return Err(error),
+                    Ok(false) | Err(_) => 0,
+                };
             }
+            Ok(())
         };
-        let report = worker.until(idle).await?;
-        match failed {
-            None => Ok(report),
-            Some(error) => Err(WorkerError::Failed(error.to_string())),
-        }
+        let (report, idle) = worker.until(idle).await?;
+        let failed = |error: StoreError| WorkerError::Failed(error.to_string());
+        idle.map(|()| report).map_err(failed)
     }
 }
 
 impl private::Source for EventSource {
-    fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid> {
-        tenure.next_worker_id()
-    }
+    const TRADE: Option<&'static str> = None;
 
     fn check(&self, _tenure: &Tenure, problems: &mut Vec<Invalid>) {
         // An invalid pattern has been reported already; its handler is not missing.
@@ -295,19 +267,14 @@ impl private::Source for EventSource {
         }
     }
 
-    fn into_work(
-        self,
-        tenure: &Tenure,
-        _worker: &WorkerId,
-        _config: &mut EngineConfig,
-    ) -> Result<Work, Invalid> {
-        Ok(Work::on(tenure, self.into_handler(tenure)))
+    fn into_handler(self, work: &mut Work) -> Result<Arc<dyn Handler>, Invalid> {
+        Ok(self.handler(&work.tenure))
     }
 }
 
 impl EventSource {
     /// Combines the routes into one handler for all topics.
-    fn into_handler(self, tenure: &Tenure) -> Arc<dyn Handler> {
+    fn handler(self, tenure: &Tenure) -> Arc<dyn Handler> {
         let unsubscribed = if self.routes.is_empty() {
             Unsubscribed::Waits
         } else {
@@ -315,14 +282,16 @@ impl EventSource {
         };
         let mut topics = Topics::new();
         for (pattern, handler) in self.routes {
-            topics.add(pattern, handler);
+            if let Some(pattern) = pattern {
+                topics.add(pattern, handler);
+            }
         }
         if !self.does_fan_out {
             return Arc::new(topics);
         }
         let subscribed = SubscribedTopics::new(tenure.shared(), unsubscribed);
         topics.add(TopicPattern::any(), Arc::new(subscribed));
-        Arc::new(FanOut::new(Arc::new(topics)))
+        Arc::new(WithOptions::fan_out(Arc::new(topics)))
     }
 }
 

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::job::{JobId, JobKind};
-use tenure_core::store::Store;
 use tenure_core::{
     Content, Failure, IntoOutcome, Invalid, Item, LeaseTiming, Outcome, Term, WorkerId,
     duration_text,
 };
 use tenure_engine::{
-    ChunkRenewer, Context, Duties, Duty, EngineConfig, Handler, HandlerOptions, Handling, Recovery,
-    RowClaims, RowStore, Rules,
+    ChunkRenewer, Context, Duties, Duty, EngineConfig, Handler, HandlerOptions, Handling, Leases,
+    Recovery, RowClaims, Rules,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -21,7 +20,6 @@ use super::private::Work;
 use super::{WorkerBuilder, no_handler_yet, private};
 use crate::chunk::{ChunkHome, Workplace};
 use crate::held_job::HeldJob;
-use crate::jobs::job_port;
 use crate::tenure::Tenure;
 
 /// Default term of a lease on a job.
@@ -76,19 +74,16 @@ pub struct JobSource {
 type Function = Arc<dyn Fn(HeldJob) -> Handling<'static> + Send + Sync>;
 
 /// Handler and limits of one kind.
+#[derive(Default)]
 struct Route {
     function: Option<Function>,
-    max_hold: Duration,
+    max_hold: Option<Duration>,
     rules: Rules,
 }
 
-impl Default for Route {
-    fn default() -> Self {
-        Self {
-            function: None,
-            max_hold: MAX_HOLD,
-            rules: Rules::default(),
-        }
+impl Route {
+    fn max_hold(&self) -> Duration {
+        self.max_hold.unwrap_or(MAX_HOLD)
     }
 }
 
@@ -103,7 +98,12 @@ impl WorkerBuilder<JobSource> {
             },
             ..EngineConfig::default()
         };
-        config.rows.recovery = Recovery::InClaim;
+        config.rows = RowClaims {
+            leases: Leases::Jobs,
+            table: Some("tenure_jobs".to_owned()),
+            recovery: Recovery::InClaim,
+            ..RowClaims::default()
+        };
         config.timing = Term::new(TERM).map(|term| timing(term, HEARTBEAT)).ok();
         Self::of(tenure, JobSource::default(), config)
     }
@@ -139,7 +139,7 @@ impl WorkerBuilder<JobSource> {
         let JobSource { kinds, last, .. } = &mut self.source;
         let last = last.as_ref();
         if let Some(route) = last.and_then(|kind| kinds.get_mut(kind)) {
-            route.max_hold = options.own_timeout().unwrap_or(route.max_hold);
+            route.max_hold = options.own_timeout().or(route.max_hold);
             route.rules = Rules {
                 max_retries: options.own_retries(),
                 limit: options.own_limit(),
@@ -154,7 +154,7 @@ impl WorkerBuilder<JobSource> {
     /// fails and is retried from its last checkpoint.
     pub fn max_hold(mut self, kind: &str, longest: Duration) -> Self {
         if let Some(route) = self.route(kind) {
-            route.max_hold = longest;
+            route.max_hold = Some(longest);
         }
         self
     }
@@ -167,73 +167,51 @@ impl WorkerBuilder<JobSource> {
 
     /// Sets term and heartbeat of leases on chunks; 2 minutes and 30 s by default.
     pub fn chunk_timing(mut self, term: Term, heartbeat: Duration) -> Self {
-        match ChunkRenewer::new(term, heartbeat) {
-            Ok(renewer) => self.source.chunks = Some(renewer),
-            Err(problem) => self.problems.push(problem),
-        }
+        self.source.chunks = self.valid(ChunkRenewer::new(term, heartbeat));
         self
     }
 
     fn route(&mut self, kind: &str) -> Option<&mut Route> {
-        match JobKind::new(kind) {
-            Ok(kind) => Some(self.source.kinds.entry(kind).or_default()),
-            Err(problem) => {
-                self.problems.push(problem);
-                None
-            }
-        }
+        let kind = self.valid(JobKind::new(kind))?;
+        Some(self.source.kinds.entry(kind).or_default())
     }
 }
 
 impl private::Source for JobSource {
     const LIMITS: Option<(u32, u32)> = Some((CONCURRENCY, 1));
 
-    fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid> {
-        tenure.worker_id_for("jobs")
-    }
+    const TRADE: Option<&'static str> = Some("jobs");
 
     fn check(&self, tenure: &Tenure, problems: &mut Vec<Invalid>) {
         let mut kinds = self.kinds.iter();
         if let Some((kind, _)) = kinds.find(|(_, route)| route.function.is_none()) {
             let expected = "a handler for this kind: `.on(…)`";
-            problems.push(Invalid::new(
-                "max_hold",
-                format!("set for {kind}"),
-                expected,
-            ));
+            let found = format!("set for {kind}");
+            problems.push(Invalid::new("max_hold", found, expected));
         }
-        problems.extend(jobs_of(&tenure.shared()).err());
+        if tenure.store().job_store().is_none() {
+            let (found, expected) = ("one that does not support jobs", "PostgreSQL or SQLite");
+            problems.push(Invalid::new("the store", found, expected));
+        }
     }
 
-    fn into_work(
-        self,
-        tenure: &Tenure,
-        worker: &WorkerId,
-        config: &mut EngineConfig,
-    ) -> Result<Work, Invalid> {
+    fn into_handler(self, work: &mut Work) -> Result<Arc<dyn Handler>, Invalid> {
         let home = match self.chunks {
             Some(renewer) => Arc::new(ChunkHome::new(renewer)),
-            None => Arc::clone(tenure.chunk_home()),
+            None => Arc::clone(work.tenure.chunk_home()),
         };
+        let config = &mut work.config;
         config.chunks = Some(Arc::clone(home.keeper()));
-        config.rows = RowClaims {
-            table: Some("tenure_jobs".to_owned()),
-            kinds: self.kinds.keys().map(ToString::to_string).collect(),
-            ..config.rows.clone()
-        };
+        config.rows.kinds = self.kinds.keys().map(ToString::to_string).collect();
         let handler = JobHandlers {
-            tenure: tenure.clone(),
-            worker: worker.clone(),
+            tenure: work.tenure.clone(),
+            worker: work.worker.clone(),
             home: Arc::clone(&home),
             kinds: self.kinds,
             term: config.timing.map_or(TERM, |timing| timing.term.length()),
         };
-        Ok(Work {
-            store: jobs_of(&tenure.shared())?,
-            keeper_store: jobs_of(&tenure.companion())?,
-            handler: Arc::new(handler),
-            chunks: Some(home),
-        })
+        work.chunks = Some(home);
+        Ok(Arc::new(handler))
     }
 }
 
@@ -244,15 +222,6 @@ fn timing(term: Term, heartbeat: Duration) -> LeaseTiming {
         heartbeat,
         max_hold: term.length(),
     }
-}
-
-/// Returns the jobs of a store in the form of a store, for the engine.
-fn jobs_of(store: &Arc<dyn Store>) -> Result<Arc<dyn Store>, Invalid> {
-    let jobs = RowStore::of_jobs(store).ok_or_else(|| {
-        let expected = "PostgreSQL or SQLite";
-        Invalid::new("the store", "one that does not support jobs", expected)
-    })?;
-    Ok(Arc::new(jobs))
 }
 
 /// Handlers by kind.
@@ -266,22 +235,29 @@ struct JobHandlers {
 }
 
 impl JobHandlers {
+    fn route(&self, item: &Item) -> Option<&Route> {
+        let Content::Row(row) = &item.content else {
+            return None;
+        };
+        self.kinds.get(&JobKind::of_row(row)?)
+    }
+
     async fn work(&self, item: Item, cx: Context) -> Result<Outcome, Failure> {
         let id = item.id.number();
-        let job = match job_port(&self.tenure)?.job(JobId::new(id), None).await {
+        let job = match self.tenure.job_port()?.job(JobId::new(id), None).await {
             Ok(Some(job)) => job,
             Ok(None) => return Err(Failure::new(format!("there is no job {id} any more"))),
             // The read failed, not the job.
             Err(error) if error.is_transient() => return Ok(Outcome::snooze(READ_RETRY_DELAY)),
             Err(error) => return Err(error.into()),
         };
-        let route = self.kinds.get(&job.kind);
-        let Some(function) = route.and_then(|route| route.function.as_ref()) else {
+        let Some((function, longest)) = self.kinds.get(&job.kind).and_then(|route| {
+            let function = route.function.as_ref()?;
+            Some((function, route.max_hold()))
+        }) else {
             // Retried: a newer worker may know the kind.
-            return Err(Failure::new(format!(
-                "no handler takes jobs of {}",
-                job.kind
-            )));
+            let error = format!("no handler takes jobs of {}", job.kind);
+            return Err(Failure::new(error));
         };
         let place = Workplace {
             tenure: self.tenure.clone(),
@@ -291,10 +267,9 @@ impl JobHandlers {
             job: None,
         };
         // The engine cannot end a hold before its term is over, so enforce a shorter maximum here.
-        let longest = route.map(|route| route.max_hold);
-        let Some(longest) = longest.filter(|longest| *longest < self.term) else {
+        if longest >= self.term {
             return function(HeldJob::new(job, cx, place, None)).await;
-        };
+        }
         let ends_at = Instant::now() + longest;
         let work = function(HeldJob::new(job, cx, place, Some(ends_at)));
         timeout_at(ends_at, work).await.unwrap_or_else(|_| {
@@ -311,18 +286,12 @@ impl Handler for JobHandlers {
     }
 
     fn max_hold(&self, item: &Item) -> Option<Duration> {
-        let Content::Row(row) = &item.content else {
-            return None;
-        };
-        let kind = JobKind::of_row(row)?;
-        self.kinds.get(&kind).map(|route| route.max_hold)
+        self.route(item).map(Route::max_hold)
     }
 
     fn rules(&self, item: &Item) -> Rules {
-        let Content::Row(row) = &item.content else {
-            return Rules::default();
-        };
-        let route = JobKind::of_row(row).and_then(|kind| self.kinds.get(&kind));
-        route.map_or_else(Rules::default, |route| route.rules)
+        self.route(item)
+            .map(|route| route.rules)
+            .unwrap_or_default()
     }
 }

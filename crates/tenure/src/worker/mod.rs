@@ -77,42 +77,27 @@ mod private {
         /// Concurrency and batch of this source, instead of those in the settings.
         const LIMITS: Option<(u32, u32)> = None;
 
-        /// Id of the worker to start.
-        fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid>;
+        /// Part of the worker's name; `None`: the worker may have the id of the program.
+        const TRADE: Option<&'static str>;
 
         /// Adds the problems of the source itself.
-        fn check(&self, tenure: &Tenure, problems: &mut Vec<Invalid>);
+        fn check(&self, _tenure: &Tenure, _problems: &mut Vec<Invalid>) {}
 
-        /// Converts the source into the parts of the engine; called after `check`.
-        fn into_work(
-            self,
-            tenure: &Tenure,
-            worker: &WorkerId,
-            config: &mut EngineConfig,
-        ) -> Result<Work, Invalid>;
+        /// Returns the handler of the items, and completes the worker; called after `check`.
+        fn into_handler(self, work: &mut Work) -> Result<Arc<dyn Handler>, Invalid>;
     }
 
-    /// Parts of a worker's engine.
-    #[expect(missing_debug_implementations, reason = "handlers are functions")]
+    /// A worker to be started.
+    #[derive(Debug)]
     pub struct Work {
-        pub(crate) store: Arc<dyn Store>,
-        /// The same store through connections of its own, for the heartbeat.
-        pub(crate) keeper_store: Arc<dyn Store>,
-        pub(crate) handler: Arc<dyn Handler>,
+        pub(crate) tenure: Tenure,
+        pub(crate) worker: WorkerId,
+        pub(crate) config: EngineConfig,
+        /// The store through connections of its own, for the heartbeat, if the source needs others
+        /// than usual.
+        pub(crate) keeper_store: Option<Arc<dyn Store>>,
         /// The chunks that the handlers hold.
         pub(crate) chunks: Option<Arc<ChunkHome>>,
-    }
-}
-
-impl Work {
-    /// Works on the whole store, without chunks.
-    fn on(tenure: &Tenure, handler: Arc<dyn Handler>) -> Self {
-        Self {
-            store: tenure.shared(),
-            keeper_store: tenure.companion(),
-            handler,
-            chunks: None,
-        }
     }
 }
 
@@ -146,7 +131,7 @@ impl<S: Source> WorkerBuilder<S> {
 
     /// Sets the host name shown in lists of workers.
     pub fn host(mut self, host: impl Into<String>) -> Self {
-        self.config.host = host.into();
+        self.config.host = Some(host.into());
         self
     }
 
@@ -161,17 +146,21 @@ impl<S: Source> WorkerBuilder<S> {
     pub async fn start(mut self) -> Result<Worker, WorkerError> {
         self.check()?;
         let invalid = |problem| WorkerError::Invalid(vec![problem]);
-        let worker = self.source.worker_id(&self.tenure).map_err(invalid)?;
-        let work = self
-            .source
-            .into_work(&self.tenure, &worker, &mut self.config);
-        let work = work.map_err(invalid)?;
-        let engine = Engine::start(Parts {
-            store: work.store,
-            keeper_store: work.keeper_store,
-            worker,
-            handler: work.handler,
+        let mut work = Work {
+            tenure: self.tenure.clone(),
+            worker: self.tenure.next_worker_id(S::TRADE).map_err(invalid)?,
             config: self.config,
+            keeper_store: None,
+            chunks: None,
+        };
+        let handler = self.source.into_handler(&mut work).map_err(invalid)?;
+        let keeper_store = work.keeper_store;
+        let engine = Engine::start(Parts {
+            store: self.tenure.shared(),
+            keeper_store: keeper_store.unwrap_or_else(|| self.tenure.companion()),
+            worker: work.worker,
+            handler,
+            config: work.config,
             wrap: None,
         });
         let worker = Worker::new(engine.map_err(WorkerError::Invalid)?, work.chunks);
@@ -184,7 +173,8 @@ impl<S: Source> WorkerBuilder<S> {
     /// # Errors
     /// As [`start`](Self::start), or an internal task panics (a bug).
     pub async fn run_until(self, end: impl Future) -> Result<StopReport, WorkerError> {
-        self.start().await?.until(end).await
+        let (report, _) = self.start().await?.until(end).await?;
+        Ok(report)
     }
 
     /// Runs the worker until the process receives SIGINT or SIGTERM, then stops it as
@@ -204,6 +194,11 @@ impl<S: Source> WorkerBuilder<S> {
             report = self.run_until(signals.next()) => report,
             () = twice => Err(WorkerError::Interrupted),
         }
+    }
+
+    /// The checked value; otherwise keeps the problem.
+    fn valid<T>(&mut self, checked: Result<T, Invalid>) -> Option<T> {
+        checked.map_err(|problem| self.problems.push(problem)).ok()
     }
 
     /// Applies the limits of the source and reports every problem.

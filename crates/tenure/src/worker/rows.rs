@@ -1,18 +1,17 @@
 //! Worker on the rows of an adopted table: one handler for all rows.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use tenure_core::store::{LeaseStore, Operate, Rows, Store};
+use tenure_core::store::Rows;
 use tenure_core::{
-    Content, Event, Failure, IntoOutcome, Invalid, Item, LeaseTable, Outcome, States, WorkerId,
+    Content, Event, Failure, IntoOutcome, Invalid, Item, LeaseTable, Outcome, States,
 };
 use tenure_engine::{
     Context, Duties, Duty, EngineConfig, EventFn, Handler, HandlerOptions, Handling, JsonFn,
-    LeaseRows, Readiness, Recovery, RowStore, Rules, WithOptions,
+    Leases, Readiness, Recovery, Rules, WithOptions,
 };
 
 use super::private::Work;
@@ -118,9 +117,7 @@ impl WorkerBuilder<RowSource> {
 }
 
 impl private::Source for RowSource {
-    fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid> {
-        tenure.worker_id_for("rows")
-    }
+    const TRADE: Option<&'static str> = Some("rows");
 
     fn check(&self, _tenure: &Tenure, problems: &mut Vec<Invalid>) {
         if self.handler.is_none() && problems.is_empty() {
@@ -128,56 +125,23 @@ impl private::Source for RowSource {
         }
     }
 
-    fn into_work(
-        self,
-        tenure: &Tenure,
-        _worker: &WorkerId,
-        _config: &mut EngineConfig,
-    ) -> Result<Work, Invalid> {
+    fn into_handler(self, work: &mut Work) -> Result<Arc<dyn Handler>, Invalid> {
         let rows = self.table.rows();
-        let (keeper_base, keeper_rows) = tenure.companion_of(rows).map_err(|problem| {
+        let (keeper_store, keeper_rows) = work.tenure.companion_of(rows).map_err(|problem| {
             let expected = "a table that can be leased";
             Invalid::new("the table", problem.to_string(), expected)
         })?;
-        Ok(Work {
-            store: row_store(Arc::clone(rows), tenure.shared()),
-            keeper_store: row_store(keeper_rows, keeper_base),
-            handler: Arc::new(RowEvents {
-                table: self.table.described().clone(),
-                handler: self.handler.ok_or_else(no_handler)?,
-            }),
-            chunks: None,
-        })
+        work.config.rows.leases = Leases::Rows(Arc::<dyn Rows>::clone(rows), keeper_rows);
+        work.keeper_store = Some(keeper_store);
+        Ok(Arc::new(RowEvents {
+            table: self.table.described().clone(),
+            handler: self.handler.ok_or_else(no_handler)?,
+        }))
     }
 }
 
 fn no_handler() -> Invalid {
     Invalid::new("the handler", "none", "one: `.on(…)`")
-}
-
-fn row_store(rows: Arc<dyn Rows>, base: Arc<dyn Store>) -> Arc<dyn Store> {
-    Arc::new(RowStore::new(Arc::new(TableRows(rows)), base))
-}
-
-/// The rows of a table, for the engine.
-struct TableRows(Arc<dyn Rows>);
-
-impl LeaseRows for TableRows {
-    fn leases(&self) -> &dyn LeaseStore {
-        self.0.as_ref()
-    }
-
-    fn operate(&self) -> &dyn Operate {
-        self.0.as_ref()
-    }
-}
-
-impl fmt::Debug for TableRows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TableRows")
-            .field(&self.0.table().name)
-            .finish()
-    }
 }
 
 /// Passes rows to a handler of events.

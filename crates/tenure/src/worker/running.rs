@@ -74,17 +74,17 @@ impl Worker {
         report
     }
 
-    /// Runs until `end` completes, then stops.
-    pub(super) async fn until(self, end: impl Future) -> Result<StopReport, WorkerError> {
-        let failed = tokio::select! {
-            _ = end => None,
-            why = self.failed() => Some(why),
+    /// Runs until `end` completes, then stops; also returns the output of `end`.
+    pub(super) async fn until<T>(
+        self,
+        end: impl Future<Output = T>,
+    ) -> Result<(StopReport, T), WorkerError> {
+        let ended = tokio::select! {
+            output = end => Ok(output),
+            why = self.failed() => Err(WorkerError::Failed(why)),
         };
         let report = self.stop().await;
-        match failed {
-            None => Ok(report),
-            Some(why) => Err(WorkerError::Failed(why)),
-        }
+        ended.map(|output| (report, output))
     }
 
     /// Returns a handle that wakes the engine; `None` once the worker is stopping.
