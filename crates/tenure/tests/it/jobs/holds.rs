@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use tenure::job::{ChunkAnswer, HeldChunk, HeldJob, HoldError, JobId, SyncState};
-use tenure::lease::{Claim, LapsePolicy, Refusal};
+use tenure::lease::{Claim, LapsePolicy, Refusal, Term};
 use tenure::store::{Clock as _, SystemClock};
 use tenure::{Outcome, Tenure};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{TERM, ended, import, on_both, soon, term, worker};
+use super::{HEARTBEAT, TERM, ended, import, on_both, soon, term, worker};
 
 /// The job and the chunk that a handler gives to the test.
 type HeldNow = (HeldJob, HeldChunk);
@@ -171,10 +171,13 @@ async fn a_job_and_its_chunk_are_renewed_while_the_work_goes_on() {
 }
 
 /// Goal: one process renews many jobs and their chunks at once. Method: 200 jobs are held for
-/// longer than their term, and each is done at its first attempt.
+/// longer than their term, and each is done at its first attempt. The term is long enough for a
+/// machine that stands still for seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_jobs_and_their_chunks_are_renewed_at_once() {
     const JOBS: u32 = 200;
+    let long = TERM * 3;
+    let long_term = Term::new(long).unwrap();
     on_both(|house| async move {
         let tenure = house.open("worker").await;
         let new: Vec<_> = (0..JOBS).map(|_| import()).collect();
@@ -187,11 +190,14 @@ async fn many_jobs_and_their_chunks_are_renewed_at_once() {
                     return Err(tenure::Failure::new("it is this job's alone"));
                 };
                 all.wait().await;
-                chunk.during(sleep(TERM * 4 / 3)).await?;
+                chunk.during(sleep(long * 4 / 3)).await?;
                 chunk.complete(1).await?;
                 Ok(Outcome::Done)
             }
         });
+        let busy = busy
+            .timing(long_term, HEARTBEAT)
+            .chunk_timing(long_term, HEARTBEAT);
         let busy = busy.concurrency(JOBS).start().await.unwrap();
         for id in ids {
             let job = ended(&tenure, id).await;
