@@ -28,7 +28,7 @@ pub(crate) fn init(log: &Log, worker: Option<&str>) -> Result<(), Problem> {
         LogFormat::Text => {
             let is_coloured =
                 anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
-            let moment = Moment {
+            let moment = LogTime {
                 worker: worker.map(str::to_owned),
             };
             builder
@@ -93,11 +93,11 @@ const QUIETED: [&str; 3] = [
 
 /// The current time in UTC, followed by the worker's id.
 #[derive(Debug)]
-struct Moment {
+struct LogTime {
     worker: Option<String>,
 }
 
-impl Moment {
+impl LogTime {
     fn write(w: &mut Writer<'_>, worker: Option<&str>) -> fmt::Result {
         // Always in microseconds, so that lines align and sort as text.
         let micros = time::now().as_micros();
@@ -112,7 +112,7 @@ impl Moment {
     }
 }
 
-impl FormatTime for Moment {
+impl FormatTime for LogTime {
     fn format_time(&self, w: &mut Writer<'_>) -> fmt::Result {
         Self::write(w, self.worker.as_deref())
     }
@@ -139,7 +139,7 @@ where
 
 /// Lines of text: time, worker, level, message. Without spans, which would repeat the worker.
 #[derive(Debug)]
-struct TextLines(Moment);
+struct TextLines(LogTime);
 
 impl<S, N> FormatEvent<S, N> for TextLines
 where
@@ -153,7 +153,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let worker = worker_of(cx).or_else(|| self.0.worker.clone());
-        Moment::write(&mut writer, worker.as_deref())?;
+        LogTime::write(&mut writer, worker.as_deref())?;
         let level = *event.metadata().level();
         if writer.has_ansi_escapes() {
             let style = style(level);
@@ -179,7 +179,7 @@ fn style(level: Level) -> Style {
 #[derive(Debug)]
 struct JsonLines {
     worker: Option<String>,
-    inner: Format<Json, Moment>,
+    inner: Format<Json, LogTime>,
 }
 
 impl JsonLines {
@@ -190,7 +190,7 @@ impl JsonLines {
                 .json()
                 .with_current_span(false)
                 .with_span_list(false)
-                .with_timer(Moment { worker: None }),
+                .with_timer(LogTime { worker: None }),
         }
     }
 }
@@ -281,7 +281,7 @@ mod tests {
         let logs = lines()
             .with_writer(captured.clone())
             .with_ansi(false)
-            .event_format(TextLines(Moment { worker }))
+            .event_format(TextLines(LogTime { worker }))
             .finish();
         tracing::subscriber::with_default(logs, || tracing::info!(count = 3, "reaped leases"));
         let text = captured.text();
@@ -304,7 +304,7 @@ mod tests {
             let logs = lines()
                 .with_writer(captured.clone())
                 .with_ansi(is_coloured)
-                .event_format(TextLines(Moment { worker }))
+                .event_format(TextLines(LogTime { worker }))
                 .finish();
             tracing::subscriber::with_default(logs, log);
             assert!(

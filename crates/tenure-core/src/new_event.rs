@@ -144,7 +144,7 @@ impl NewEvent {
     /// Builds the event.
     ///
     /// # Errors
-    /// All problems of the description.
+    /// All problems of the event.
     pub fn build(mut self) -> Result<Event, Problems> {
         let headers = self.event.headers.iter();
         let bytes: usize = headers.map(|(name, text)| name.len() + text.len()).sum();
@@ -166,7 +166,7 @@ impl NewEvent {
     }
 }
 
-/// Allows an event that was received or built to be enqueued.
+/// Allows a received or built event to be enqueued.
 impl From<Event> for NewEvent {
     fn from(event: Event) -> Self {
         Self {

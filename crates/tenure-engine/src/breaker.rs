@@ -65,7 +65,7 @@ enum Phase {
 
 /// Effect of an answer on the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum BreakerChange {
     None,
     /// The breaker opened for this long.
     Opened(Duration),
@@ -163,18 +163,18 @@ impl Pass<'_> {
     }
 
     /// Records any answer of the publisher except *away*, even a refusal of the event.
-    pub(crate) fn answered(self) -> Change {
+    pub(crate) fn answered(self) -> BreakerChange {
         let mut state = self.breaker.state();
         if state.epoch != self.epoch {
-            return Change::None;
+            return BreakerChange::None;
         }
         state.aways = 0;
         if !self.is_trial {
-            return Change::None;
+            return BreakerChange::None;
         }
         state.openings = 0;
         state.enter(Phase::Closed);
-        Change::Closed
+        BreakerChange::Closed
     }
 
     /// Records that the publisher is unavailable. Returns the delay of the event: as requested by
@@ -184,7 +184,7 @@ impl Pass<'_> {
         now: Instant,
         requested: Option<Duration>,
         reason: &str,
-    ) -> (Duration, Change) {
+    ) -> (Duration, BreakerChange) {
         let breaker = self.breaker;
         let mut state = breaker.state();
         let requested = requested.unwrap_or_default();
@@ -195,17 +195,17 @@ impl Pass<'_> {
                 Phase::Open { until } => until.saturating_duration_since(now),
                 Phase::Closed | Phase::Trial { .. } => breaker.config.delay,
             };
-            return (left.max(requested).max(DELAY_MIN), Change::None);
+            return (left.max(requested).max(DELAY_MIN), BreakerChange::None);
         }
         state.aways = state.aways.saturating_add(1);
         if !self.is_trial && state.aways < breaker.config.aways_max {
-            return (breaker.delay(1).max(requested), Change::None);
+            return (breaker.delay(1).max(requested), BreakerChange::None);
         }
         state.openings = state.openings.saturating_add(1);
         let delay = breaker.delay(state.openings).max(requested);
         reason.clone_into(&mut state.reason);
         state.enter(Phase::Open { until: now + delay });
-        (delay, Change::Opened(delay))
+        (delay, BreakerChange::Opened(delay))
     }
 }
 
@@ -262,16 +262,16 @@ mod tests {
         let (breaker, now) = (Breaker::new(CONFIG), Instant::now());
         for _ in 0..2 {
             let (time, change) = pass(&breaker, now).away(now, None, "down");
-            assert_eq!((time, change), (ms(500), Change::None));
+            assert_eq!((time, change), (ms(500), BreakerChange::None));
         }
-        assert_eq!(pass(&breaker, now).answered(), Change::None);
+        assert_eq!(pass(&breaker, now).answered(), BreakerChange::None);
         for _ in 0..2 {
             pass(&breaker, now).away(now, None, "down");
         }
         assert_eq!(breaker.away(now), None, "another answer came in between");
 
         let (time, change) = pass(&breaker, now).away(now, None, "down");
-        assert_eq!((time, change), (ms(500), Change::Opened(ms(500))));
+        assert_eq!((time, change), (ms(500), BreakerChange::Opened(ms(500))));
         assert_eq!(breaker.away(now).as_deref(), Some("down"));
         assert_eq!(wait(&breaker, now + ms(300)), ms(200));
         assert_eq!(wait(&breaker, now + ms(499)), DELAY_MIN);
@@ -285,10 +285,10 @@ mod tests {
         now += ms(500);
         for expected in [1000, 2000, 2000, 2000] {
             let (_, change) = pass(&breaker, now).away(now, None, "down");
-            assert_eq!(change, Change::Opened(ms(expected)));
+            assert_eq!(change, BreakerChange::Opened(ms(expected)));
             now += ms(expected);
         }
-        assert_eq!(pass(&breaker, now).answered(), Change::Closed);
+        assert_eq!(pass(&breaker, now).answered(), BreakerChange::Closed);
         open(&breaker, now);
         assert_eq!(wait(&breaker, now), ms(500));
     }
@@ -302,7 +302,7 @@ mod tests {
         assert!(trial.is_trial());
         assert_eq!(wait(&breaker, due), ms(500));
         assert!(breaker.away(due).is_some(), "claiming is paused");
-        assert_eq!(trial.answered(), Change::Closed);
+        assert_eq!(trial.answered(), BreakerChange::Closed);
         assert!(!pass(&breaker, due).is_trial());
     }
 
@@ -322,8 +322,8 @@ mod tests {
         let (slow, slower) = (pass(&breaker, now), pass(&breaker, now));
         open(&breaker, now);
         let (time, change) = slow.away(now + ms(100), None, "down");
-        assert_eq!((time, change), (ms(400), Change::None));
-        assert_eq!(slower.answered(), Change::None);
+        assert_eq!((time, change), (ms(400), BreakerChange::None));
+        assert_eq!(slower.answered(), BreakerChange::None);
         assert_eq!(wait(&breaker, now + ms(100)), ms(400));
     }
 
@@ -331,7 +331,11 @@ mod tests {
     fn the_breaker_stays_open_as_long_as_the_receiver_requested() {
         let (breaker, now) = (Breaker::new(CONFIG), Instant::now());
         let minute = Duration::from_mins(1);
-        for expected in [Change::None, Change::None, Change::Opened(minute)] {
+        for expected in [
+            BreakerChange::None,
+            BreakerChange::None,
+            BreakerChange::Opened(minute),
+        ] {
             let (time, change) = pass(&breaker, now).away(now, Some(minute), "over its limit");
             assert_eq!((time, change), (minute, expected));
         }

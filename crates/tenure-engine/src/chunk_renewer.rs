@@ -40,11 +40,11 @@ pub struct ChunkRenewer {
 #[derive(Debug, Default)]
 struct RenewerState {
     last_no: u64,
-    chunks: BTreeMap<u64, HeldChunk>,
+    chunks: BTreeMap<u64, ChunkState>,
 }
 
 #[derive(Debug)]
-struct HeldChunk {
+struct ChunkState {
     hold: ChunkHold,
     /// Time from which no work may be done under the lease.
     deadline: Instant,
@@ -56,7 +56,7 @@ struct HeldChunk {
     cancel: CancellationToken,
 }
 
-impl HeldChunk {
+impl ChunkState {
     fn is_ending(&self, now: Instant) -> bool {
         self.ending_until.is_some_and(|until| now < until)
     }
@@ -117,7 +117,7 @@ impl ChunkRenewer {
         let mut state = self.state();
         state.last_no += 1;
         let no = state.last_no;
-        let chunk = HeldChunk {
+        let chunk = ChunkState {
             hold,
             deadline,
             beat_at: sent_at + self.heartbeat,
@@ -204,7 +204,7 @@ impl ChunkRenewer {
     }
 
     /// The earliest `moment` of all chunks.
-    fn first(&self, moment: impl Fn(&HeldChunk) -> Instant) -> Option<Instant> {
+    fn first(&self, moment: impl Fn(&ChunkState) -> Instant) -> Option<Instant> {
         self.state().chunks.values().map(moment).min()
     }
 
@@ -274,7 +274,7 @@ impl ChunkRenewer {
 
     fn cancel_late(&self, now: Instant) {
         let mut state = self.state();
-        let is_late = |_: &u64, chunk: &mut HeldChunk| chunk.deadline <= now;
+        let is_late = |_: &u64, chunk: &mut ChunkState| chunk.deadline <= now;
         for (_, chunk) in state.chunks.extract_if(.., is_late) {
             chunk.lose("late");
         }

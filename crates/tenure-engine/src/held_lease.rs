@@ -50,7 +50,7 @@ pub(crate) struct HeldLease {
     pub(crate) is_refused: bool,
     /// Time of the next renewal.
     pub(crate) beat_at: Instant,
-    pub(crate) items: BTreeMap<ItemId, Stage>,
+    pub(crate) items: BTreeMap<ItemId, ItemStage>,
     /// Endpoint numbers of deliveries.
     pub(crate) endpoints: BTreeMap<ItemId, u32>,
     pub(crate) queues: Arc<ItemQueues>,
@@ -66,7 +66,7 @@ pub(crate) struct HeldLease {
 
 /// Stage of an item.
 #[derive(Debug)]
-pub(crate) enum Stage {
+pub(crate) enum ItemStage {
     /// Claimed, not started: queued, or waiting for an earlier item of its key.
     Waiting,
     /// Its handler runs.
@@ -141,7 +141,7 @@ impl HeldLease {
     pub(crate) fn is_finalizing(&self) -> bool {
         self.items
             .values()
-            .all(|stage| matches!(stage, Stage::Settling))
+            .all(|stage| matches!(stage, ItemStage::Settling))
     }
 
     /// True if the lease is probably settled and only the answer is missing. Its deadline then no
@@ -158,7 +158,7 @@ impl HeldLease {
     /// Records the outcome of an item.
     pub(crate) fn answer(&mut self, id: ItemId, answered: Answered, now: Instant) {
         self.is_stepwise |= !matches!(answered.attachment, Attachment::Nothing);
-        self.items.insert(id, Stage::Answered(answered));
+        self.items.insert(id, ItemStage::Answered(answered));
         self.answered += 1;
         self.answered_since.get_or_insert(now);
     }
@@ -167,7 +167,7 @@ impl HeldLease {
     pub(crate) fn give_back_behind(&mut self, id: ItemId, now: Instant) {
         self.runs.stop(id);
         for later in self.runs.after(id).to_vec() {
-            if matches!(self.items.get(&later), Some(Stage::Waiting)) {
+            if matches!(self.items.get(&later), Some(ItemStage::Waiting)) {
                 self.answer(later, Answered::unstarted(), now);
             }
         }
@@ -180,7 +180,7 @@ impl HeldLease {
         let behind = self.runs.behind();
         self.runs.stop_all();
         let waiting = self.items.iter();
-        let waiting = waiting.filter(|(_, stage)| matches!(stage, Stage::Waiting));
+        let waiting = waiting.filter(|(_, stage)| matches!(stage, ItemStage::Waiting));
         let ids: Vec<ItemId> = waiting.map(|(id, _)| *id).collect();
         let count = ids.len();
         for id in ids {
@@ -200,7 +200,7 @@ impl HeldLease {
         let busy = self.busy_runs();
         self.items.iter().any(|(id, stage)| {
             let is_busy = self.runs.of(*id).is_some_and(|run| busy.contains(&run));
-            matches!(stage, Stage::Answered(..)) && !is_busy
+            matches!(stage, ItemStage::Answered(..)) && !is_busy
         })
     }
 
@@ -209,7 +209,7 @@ impl HeldLease {
     /// next settle.
     fn is_settling(&self) -> bool {
         let mut stages = self.items.values();
-        stages.any(|stage| matches!(stage, Stage::Settling))
+        stages.any(|stage| matches!(stage, ItemStage::Settling))
     }
 
     /// Runs with a settle under way.
@@ -218,7 +218,7 @@ impl HeldLease {
             return BTreeSet::new();
         }
         let settling = self.items.iter();
-        let settling = settling.filter(|(_, stage)| matches!(stage, Stage::Settling));
+        let settling = settling.filter(|(_, stage)| matches!(stage, ItemStage::Settling));
         settling.filter_map(|(id, _)| self.runs.of(*id)).collect()
     }
 
@@ -229,7 +229,7 @@ impl HeldLease {
         let mut rule = None;
         let mut pending = PendingSettle::new(no, self.token.clone(), Arc::clone(&self.queues), now);
         for (id, stage) in &mut self.items {
-            let Stage::Answered(answered) = stage else {
+            let ItemStage::Answered(answered) = stage else {
                 continue;
             };
             let Answered {
@@ -243,7 +243,7 @@ impl HeldLease {
                 held_back.extend(run);
                 continue;
             }
-            if let Stage::Answered(answered) = std::mem::replace(stage, Stage::Settling) {
+            if let ItemStage::Answered(answered) = std::mem::replace(stage, ItemStage::Settling) {
                 pending.add(*id, answered.outcome, answered.attachment);
             }
         }
@@ -256,8 +256,8 @@ impl HeldLease {
     pub(crate) fn take_before(&mut self, no: LeaseNo, id: ItemId, now: Instant) -> PendingSettle {
         let mut pending = PendingSettle::new(no, self.token.clone(), Arc::clone(&self.queues), now);
         for before in self.runs.before(id) {
-            if let Some(stage @ Stage::Answered(..)) = self.items.get_mut(before)
-                && let Stage::Answered(answered) = std::mem::replace(stage, Stage::Settling)
+            if let Some(stage @ ItemStage::Answered(..)) = self.items.get_mut(before)
+                && let ItemStage::Answered(answered) = std::mem::replace(stage, ItemStage::Settling)
             {
                 pending.add(*before, answered.outcome, answered.attachment);
             }
@@ -271,8 +271,8 @@ impl HeldLease {
         self.runs.stop(id);
         let mut taken = Vec::new();
         for behind in self.runs.after(id) {
-            if let Some(stage @ Stage::Waiting) = self.items.get_mut(behind) {
-                *stage = Stage::Settling;
+            if let Some(stage @ ItemStage::Waiting) = self.items.get_mut(behind) {
+                *stage = ItemStage::Settling;
                 taken.push(*behind);
             }
         }
@@ -295,7 +295,7 @@ impl HeldLease {
     }
 }
 
-impl Stage {
+impl ItemStage {
     pub(crate) fn cancel(&self) {
         if let Self::Running(cancel) = self {
             cancel.cancel();
@@ -329,7 +329,7 @@ mod tests {
             is_over: false,
             is_refused: false,
             beat_at: now + timing.heartbeat,
-            items: IDS.map(|id| (id, Stage::Waiting)).into(),
+            items: IDS.map(|id| (id, ItemStage::Waiting)).into(),
             endpoints: BTreeMap::new(),
             queues: Arc::default(),
             runs: Runs::line_up(Vec::new()).1,

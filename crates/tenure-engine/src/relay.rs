@@ -10,7 +10,7 @@ use tenure_core::{
 };
 use tokio::time::Instant;
 
-use crate::breaker::{Breaker, BreakerConfig, Change, Pass};
+use crate::breaker::{Breaker, BreakerChange, BreakerConfig, Pass};
 use crate::handler::{Context, Handler, Handling, Readiness};
 
 /// Longest delay that a receiver can request.
@@ -142,14 +142,14 @@ impl Relay {
         })
     }
 
-    fn log_change(&self, change: Change, reason: &str) {
+    fn log_change(&self, change: BreakerChange, reason: &str) {
         let publisher = self.name.as_str();
         match change {
-            Change::None => {}
-            Change::Opened(delay) => {
+            BreakerChange::None => {}
+            BreakerChange::Opened(delay) => {
                 tracing::warn!(publisher, reason, ?delay, "publisher is unavailable");
             }
-            Change::Closed => tracing::info!(publisher, "publisher is back"),
+            BreakerChange::Closed => tracing::info!(publisher, "publisher is back"),
         }
     }
 }

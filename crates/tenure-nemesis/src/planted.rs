@@ -162,13 +162,13 @@ fn broken(history: &History) -> BTreeSet<&'static str> {
     violations.map(|violation| violation.rule).collect()
 }
 
-type Change = fn(&mut History);
+type PlantedChange = fn(&mut History);
 
 macro_rules! planted {
     ($($rule:literal $($more:ident)?: |$h:ident| $change:expr;)*) => {
         /// Changes of a sound history, each with the rule that it breaks; `more` if it breaks other
         /// rules, too.
-        const PLANTED: &[(&str, &str, Change)] = &[
+        const PLANTED: &[(&str, &str, PlantedChange)] = &[
             $(($rule, concat!($(stringify!($more))?), |$h| { let _done = $change; })),*
         ];
     };
@@ -295,7 +295,7 @@ fn refused(h: &mut History) {
 }
 
 /// Changes that leave a history sound.
-const SOUND: &[Change] = &[
+const SOUND: &[PlantedChange] = &[
     |_| {},
     |h| *h = ordered(),
     |h| *h = noted("", &[]),

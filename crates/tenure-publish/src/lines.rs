@@ -185,15 +185,15 @@ fn run_writer(mut target: Output, mut lines: mpsc::Receiver<PendingLine>) {
 }
 
 /// Lines that are written together.
-struct Batch {
+struct WriteBatch {
     bytes: Vec<u8>,
     /// End of each line in `bytes`, and the channel for its result.
     replies: Vec<(usize, oneshot::Sender<Result<(), PublishError>>)>,
 }
 
 /// Collects `first` and the lines waiting behind it, up to [`WRITE_BYTES_MAX`].
-fn gather(first: PendingLine, lines: &mut mpsc::Receiver<PendingLine>) -> Batch {
-    let mut batch = Batch {
+fn gather(first: PendingLine, lines: &mut mpsc::Receiver<PendingLine>) -> WriteBatch {
+    let mut batch = WriteBatch {
         bytes: Vec::new(),
         replies: Vec::new(),
     };

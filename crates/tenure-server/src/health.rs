@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use tenure_core::store::Store;
 
 use crate::sampled::{SAMPLE_TIMEOUT, Sample, Sampled};
-use crate::wire::{self, Check, Live, Ready};
+use crate::wire::{self, CheckView, Live, Ready};
 
 /// Maximum age of a store check that is used again, because several probes may come at once.
 const STORE_CHECK_AGE_MAX: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ pub(crate) async fn ready(State(readiness): State<Arc<Readiness>>) -> (StatusCod
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "unready")
     };
-    let checks = checks.into_iter().map(|check| Check {
+    let checks = checks.into_iter().map(|check| CheckView {
         name: check.name,
         problem: check.problem,
         last_seen_ms: check.last_seen.map(wire::millis),

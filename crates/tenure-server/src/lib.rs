@@ -64,26 +64,26 @@ impl fmt::Debug for Ports {
 
 /// State shared by the routes.
 #[derive(Clone)]
-struct Shared {
+struct RouterState {
     store: Arc<dyn Store>,
     readiness: Arc<Readiness>,
     metrics: Arc<Metrics>,
 }
 
-impl FromRef<Shared> for Arc<dyn Store> {
-    fn from_ref(shared: &Shared) -> Self {
+impl FromRef<RouterState> for Arc<dyn Store> {
+    fn from_ref(shared: &RouterState) -> Self {
         Self::clone(&shared.store)
     }
 }
 
-impl FromRef<Shared> for Arc<Readiness> {
-    fn from_ref(shared: &Shared) -> Self {
+impl FromRef<RouterState> for Arc<Readiness> {
+    fn from_ref(shared: &RouterState) -> Self {
         Self::clone(&shared.readiness)
     }
 }
 
-impl FromRef<Shared> for Arc<Metrics> {
-    fn from_ref(shared: &Shared) -> Self {
+impl FromRef<RouterState> for Arc<Metrics> {
+    fn from_ref(shared: &RouterState) -> Self {
         Self::clone(&shared.metrics)
     }
 }
@@ -109,7 +109,7 @@ impl FromRef<Shared> for Arc<Metrics> {
 /// # }
 /// ```
 pub fn router(ports: Ports) -> Router {
-    let shared = Shared {
+    let shared = RouterState {
         readiness: Arc::new(Readiness::new(Arc::clone(&ports.store), ports.health)),
         metrics: Arc::new(Metrics::new(Arc::clone(&ports.store), ports.metrics)),
         store: ports.store,

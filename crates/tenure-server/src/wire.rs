@@ -202,12 +202,12 @@ pub(crate) struct Live {
 #[derive(Debug, Serialize)]
 pub(crate) struct Ready {
     pub(crate) status: &'static str,
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<CheckView>,
 }
 
 /// Result of one check.
 #[derive(Debug, Serialize)]
-pub(crate) struct Check {
+pub(crate) struct CheckView {
     pub(crate) name: String,
     /// Null if the check passed.
     pub(crate) problem: Option<String>,

@@ -127,10 +127,10 @@ impl Jobs {
         self.tenure.job_port()?.job_operations().bury(&bury).await
     }
 
-    /// Writes a new job with the same payload on the same matrix, which skips chunks that are done
-    /// or failed for good. The ended job stays unchanged. While its retry is stored it gets no
-    /// second one, even if several callers request one at once; if the retry fails, retry the
-    /// retry. Refused if the job has not ended.
+    /// Writes a new job with the same payload and matrix; it skips chunks that are done or failed
+    /// for good. The ended job stays unchanged, and gets no second retry until the first is pruned,
+    /// even if several callers ask at once; if the retry fails, retry that one. Refused if the job
+    /// has not ended.
     ///
     /// ```
     /// use tenure::job::{NewJob, Retried};

@@ -46,6 +46,6 @@ pub trait Intake: Send + Sync + fmt::Debug {
     ///
     /// If two events of one call have the same dedupe key, the store writes only the first.
     ///
-    /// Rules: 8 (a committed event is never lost, a rolled-back event never becomes visible).
+    /// Law 8: a committed event is never lost. A rolled-back event never becomes visible.
     fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>>;
 }

@@ -113,7 +113,7 @@ pub enum KeyFilter {
     /// All keys that have open items, are blocked or are paused.
     #[default]
     Open,
-    /// Keys that are stuck: blocked; paused with open items; with a head that failed or lapsed, or
+    /// Keys that are stuck: blocked; paused with waiting items; with a head that failed or lapsed, or
     /// that has been the head for longer than [`KeyFilter::LONG`] with items behind it.
     Stuck,
 }

@@ -37,7 +37,7 @@ pub struct Identifier(String);
 as_text!(Identifier);
 
 impl Identifier {
-    /// Maximum length of a name in bytes; PostgreSQL silently truncates longer ones.
+    /// Maximum length of a name in bytes; PostgreSQL truncates longer ones.
     pub const BYTES_MAX: usize = 63;
 
     /// Accepts a name of lowercase letters, digits and `_`, not starting with a digit.

@@ -22,7 +22,7 @@ pub(crate) use step::{ClaimRequest, Step, StoreWork};
 
 use crate::attachment::{Attachment, CallSlot, OrphanedCall, PendingSettle};
 use crate::handler::{Context, Handler, Rules};
-use crate::held_lease::{Answered, HeldLease, LeaseNo, Stage};
+use crate::held_lease::{Answered, HeldLease, ItemStage, LeaseNo};
 use crate::item_queues::ItemQueues;
 use crate::options::Limit;
 use crate::pace::{Pace, Speed};
@@ -277,7 +277,7 @@ impl HeldState {
         self.last_no += 1;
         let no = self.last_no;
         let ids = held.items.iter().map(|item| item.id);
-        let items = ids.map(|id| (id, Stage::Waiting)).collect();
+        let items = ids.map(|id| (id, ItemStage::Waiting)).collect();
         let deliveries = held.items.iter();
         let endpoints = deliveries.filter_map(|item| Some((item.id, delivery_of(item)?.0)));
         let endpoints = endpoints.collect();
@@ -339,12 +339,12 @@ impl HeldState {
                 continue;
             }
             // A buried item is no longer held.
-            let Some(stage @ Stage::Waiting) = lease.items.get_mut(&item.id) else {
+            let Some(stage @ ItemStage::Waiting) = lease.items.get_mut(&item.id) else {
                 self.pass_turn(no, item.id);
                 continue;
             };
             let cx = Context::new(&item, proof, now + max_hold);
-            *stage = Stage::Running(cx.cancel.clone());
+            *stage = ItemStage::Running(cx.cancel.clone());
             let running_item = RunningItem {
                 began: now,
                 max_hold,
@@ -380,7 +380,7 @@ impl HeldState {
             self.orphans.extend(orphan);
             return Nudge::Needed;
         };
-        if !matches!(lease.items.get(&report.id), Some(Stage::Running(_))) {
+        if !matches!(lease.items.get(&report.id), Some(ItemStage::Running(_))) {
             // The item was buried while its handler ran.
             let orphan = OrphanedCall::of(report.id, report.attachment, now);
             self.orphans.extend(orphan);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{HeldLeases, HeldState, RunningItem};
 use crate::attachment::{OrphanedCall, PendingSettle};
-use crate::held_lease::{LeaseNo, LossReason, Stage};
+use crate::held_lease::{ItemStage, LeaseNo, LossReason};
 
 /// One renewal statement: all leases of one term.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl HeldLeases {
             .items
             .iter()
             .filter(|(id, stage)| {
-                !matches!(stage, Stage::Settling) && renewed.ids.binary_search(id).is_err()
+                !matches!(stage, ItemStage::Settling) && renewed.ids.binary_search(id).is_err()
             })
             .map(|(id, _)| *id)
             .collect();
@@ -116,11 +116,11 @@ impl HeldLeases {
         let mut running = Vec::new();
         for id in &gone {
             match lease.items.remove(id) {
-                Some(stage @ Stage::Running(_)) => {
+                Some(stage @ ItemStage::Running(_)) => {
                     stage.cancel();
                     running.push(*id);
                 }
-                Some(Stage::Answered(answered)) => {
+                Some(ItemStage::Answered(answered)) => {
                     lease.took(1);
                     let orphan = OrphanedCall::of(*id, answered.attachment, now);
                     state.orphans.extend(orphan);
@@ -180,9 +180,9 @@ impl HeldLeases {
             let Some(lease) = state.leases.get_mut(&no) else {
                 continue;
             };
-            if let Some(stage @ Stage::Running(_)) = lease.items.get_mut(&id) {
+            if let Some(stage @ ItemStage::Running(_)) = lease.items.get_mut(&id) {
                 stage.cancel();
-                *stage = Stage::Settling;
+                *stage = ItemStage::Settling;
                 let mut pending = lease.take_before(no, id, now);
                 // If an earlier item is dead, this item was started because of the rule `Skip`.
                 let mut before = pending.settle.items.iter();
@@ -268,12 +268,12 @@ impl HeldState {
         let running: Vec<ItemId> = lease
             .items
             .iter()
-            .filter(|(_, stage)| matches!(stage, Stage::Running(_)))
+            .filter(|(_, stage)| matches!(stage, ItemStage::Running(_)))
             .map(|(id, _)| *id)
             .collect();
         let events = self.forget(no, &running);
         for (id, stage) in lease.items {
-            if let Stage::Answered(answered) = stage {
+            if let ItemStage::Answered(answered) = stage {
                 let orphan = OrphanedCall::of(id, answered.attachment, now);
                 self.orphans.extend(orphan);
             }

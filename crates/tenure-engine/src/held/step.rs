@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{HeldLeases, HeldState};
 use crate::attachment::{OrphanedCall, PendingSettle};
-use crate::held_lease::{LeaseNo, Stage};
+use crate::held_lease::{ItemStage, LeaseNo};
 use crate::round::{ClaimTarget, RoundInput};
 
 /// Delay of a settle while other items of the lease still run, so that outcomes close together
@@ -250,7 +250,7 @@ impl HeldState {
         for lease in self.leases.values() {
             for (id, endpoint) in &lease.endpoints {
                 let stage = lease.items.get(id);
-                if matches!(stage, Some(Stage::Waiting | Stage::Running(_))) {
+                if matches!(stage, Some(ItemStage::Waiting | ItemStage::Running(_))) {
                     *in_hand.entry(*endpoint).or_default() += 1;
                 }
             }
@@ -320,7 +320,7 @@ impl HeldState {
             return;
         };
         for id in ids {
-            if matches!(lease.items.get(&id), Some(Stage::Settling)) {
+            if matches!(lease.items.get(&id), Some(ItemStage::Settling)) {
                 lease.items.remove(&id);
             }
         }
@@ -339,15 +339,15 @@ impl HeldState {
         for later in lease.runs.after(id).to_vec() {
             match lease.items.get(&later) {
                 // The settle under way removes this item.
-                None | Some(Stage::Settling) => continue,
-                Some(stage @ Stage::Running(_)) => {
+                None | Some(ItemStage::Settling) => continue,
+                Some(stage @ ItemStage::Running(_)) => {
                     stage.cancel();
                     self.running.remove(&(no, later));
                 }
-                Some(Stage::Answered(..)) => lease.took(1),
-                Some(Stage::Waiting) => {}
+                Some(ItemStage::Answered(..)) => lease.took(1),
+                Some(ItemStage::Waiting) => {}
             }
-            if let Some(Stage::Answered(answered)) = lease.items.remove(&later) {
+            if let Some(ItemStage::Answered(answered)) = lease.items.remove(&later) {
                 let orphan = OrphanedCall::of(later, answered.attachment, now);
                 self.orphans.extend(orphan);
             }

@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use tenure_core::store::{EndpointLane, Isolation};
 
-use super::tracked_endpoint::{Moment, TrackedEndpoint};
+use super::tracked_endpoint::{ClockPair, TrackedEndpoint};
 use crate::chooser::Room;
 
 /// Returns the lanes to claim from, in order, with the limit of each. `cursor` is the endpoint that
@@ -19,7 +19,7 @@ pub(super) fn choose(
     due: &[EndpointLane],
     room: &Room,
     cursor: &mut u32,
-    moment: Moment,
+    moment: ClockPair,
 ) -> Vec<(EndpointLane, u32)> {
     let mut by_endpoint: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
     for lane in due {
@@ -126,7 +126,7 @@ mod tests {
         due: &[EndpointLane],
         room: &Room,
     ) -> Vec<(EndpointLane, u32)> {
-        let moment = Moment {
+        let moment = ClockPair {
             store: NOW,
             local: Instant::now(),
         };
@@ -138,7 +138,7 @@ mod tests {
         let tracked = tracked([1, 2, 3].map(endpoint));
         let due = [lane(3, 0), lane(1, 0), lane(2, 0)];
         let mut cursor = 0;
-        let moment = Moment {
+        let moment = ClockPair {
             store: NOW,
             local: Instant::now(),
         };

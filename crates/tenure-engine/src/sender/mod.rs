@@ -28,7 +28,7 @@ use tenure_core::{Again, Content, Failure, Item, Outcome, Term, Timestamp, Worke
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use self::tracked_endpoint::{EndpointStatus, Moment, TrackedEndpoint};
+use self::tracked_endpoint::{ClockPair, EndpointStatus, TrackedEndpoint};
 use crate::chooser::{Chooser, Room};
 use crate::handler::{Context, Failed, Handler, Handling};
 use crate::metrics::{self, DELIVERIES_IN_FLIGHT, DELIVERY_SECONDS, ENDPOINT_PAUSED, Metrics};
@@ -120,7 +120,7 @@ struct SenderState {
     /// Version at which the endpoints were read; `None`: not yet.
     version: Option<u64>,
     /// The store's clock at the last read.
-    clock: Option<Moment>,
+    clock: Option<ClockPair>,
     /// Time of the last read, if it showed no isolated deliveries.
     none_isolated_at: Option<Instant>,
     /// Last snapshot of due deliveries, with its time.
@@ -136,13 +136,13 @@ struct SenderState {
 impl SenderState {
     /// Converts `local` to the store's clock. Before the first read the clock is unknown, but no
     /// delivery is held either.
-    fn moment(&self, local: Instant) -> Moment {
+    fn moment(&self, local: Instant) -> ClockPair {
         let store = self.clock.map_or(Timestamp::from_micros(0), |clock| {
             clock
                 .store
                 .after(local.saturating_duration_since(clock.local))
         });
-        Moment { store, local }
+        ClockPair { store, local }
     }
 }
 
@@ -193,7 +193,7 @@ impl Sender {
             self.update_endpoints(endpoints, due.version);
         }
         let mut state = self.state();
-        let moment = Moment {
+        let moment = ClockPair {
             store: due.now,
             local,
         };
@@ -230,7 +230,7 @@ impl Sender {
         state.version = Some(version);
     }
 
-    fn report_paused(&self, state: &mut SenderState, moment: Moment) {
+    fn report_paused(&self, state: &mut SenderState, moment: ClockPair) {
         for tracked in state.tracked.values_mut() {
             let is_paused = tracked.health.is_paused(moment.store);
             if is_paused != tracked.is_paused_in_metrics {

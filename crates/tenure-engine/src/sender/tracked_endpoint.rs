@@ -14,7 +14,7 @@ use super::bucket::Bucket;
 
 /// One moment on the store's clock and on this machine's.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct ClockPair {
     pub(super) store: Timestamp,
     pub(super) local: Instant,
 }
@@ -133,7 +133,7 @@ impl TrackedEndpoint {
     }
 
     /// Deliveries that may be claimed besides the `in_hand` unsettled ones.
-    pub(super) fn room(&self, in_hand: u32, moment: Moment) -> u32 {
+    pub(super) fn room(&self, in_hand: u32, moment: ClockPair) -> u32 {
         match self.status(moment.store) {
             EndpointStatus::Closed => 0,
             EndpointStatus::Gone(..) => u32::MAX,

@@ -18,11 +18,11 @@ pub struct Rule {
     pub name: &'static str,
     /// Requirements and laws that the rule checks.
     pub promise: &'static str,
-    check: Check,
+    check: RuleCheck,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Check {
+enum RuleCheck {
     /// Checks one work at a time.
     Work(fn(&View<'_>, &Work) -> Option<String>),
     /// Checks the whole history.
@@ -38,7 +38,7 @@ macro_rules! rules {
         pub const RULES: &[Rule] = &[$(Rule {
             name: $name,
             promise: $promise,
-            check: Check::$kind($check),
+            check: RuleCheck::$kind($check),
         }),*];
     };
 }
@@ -134,8 +134,8 @@ pub fn check(history: &History) -> (Vec<Violation>, Summary) {
     let mut violations = BTreeSet::new();
     for rule in RULES {
         let broken: Vec<Broken> = match rule.check {
-            Check::Whole(check) => check(&view),
-            Check::Work(check) => {
+            RuleCheck::Whole(check) => check(&view),
+            RuleCheck::Work(check) => {
                 let works = history.works.iter();
                 let broken = |work: &Work| Some((Some(work.id), check(&view, work)?));
                 works.filter_map(broken).collect()

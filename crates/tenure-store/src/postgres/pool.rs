@@ -68,7 +68,7 @@ impl Pool {
             None => None,
             Some(idle) => match take(idle) {
                 Some(lent) => return Ok(self.pooled(lent)),
-                None => Some(Waiting(idle)),
+                None => Some(WaitingBorrower(idle)),
             },
         };
         let connection = self.pool.acquire().await?;
@@ -115,9 +115,9 @@ fn lock(idle: &Mutex<Idle>) -> MutexGuard<'_, Idle> {
 }
 
 /// A borrower that waits for sqlx's pool.
-struct Waiting<'a>(&'a Mutex<Idle>);
+struct WaitingBorrower<'a>(&'a Mutex<Idle>);
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingBorrower<'_> {
     fn drop(&mut self) {
         lock(self.0).waiting -= 1;
     }

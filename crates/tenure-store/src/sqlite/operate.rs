@@ -240,14 +240,14 @@ fn count_deliveries(
 }
 
 /// Number of items of a kind that do not wait, and the total.
-struct Settled {
+struct SettledCounts {
     claimed: u64,
     lapsed: u64,
     dead: u64,
     total: u64,
 }
 
-fn settled(connection: &Connection, kind: Kind, now: Timestamp) -> rusqlite::Result<Settled> {
+fn settled(connection: &Connection, kind: Kind, now: Timestamp) -> rusqlite::Result<SettledCounts> {
     let two = |row: &rusqlite::Row<'_>| Ok((row::count(row, 0)?, row::count(row, 1)?));
     let word = kind_word(kind);
     let (claimed, lapsed) = connection
@@ -256,7 +256,7 @@ fn settled(connection: &Connection, kind: Kind, now: Timestamp) -> rusqlite::Res
     let (dead, total) = connection
         .prepare_cached(sql::COUNT_SETTLED)?
         .query_row(named_params! {":kind": word}, two)?;
-    Ok(Settled {
+    Ok(SettledCounts {
         claimed,
         lapsed,
         dead,

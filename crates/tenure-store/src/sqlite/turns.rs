@@ -52,7 +52,7 @@ impl Turns {
         }
     }
 
-    /// Gives each key its head; deletes a key without items, unless it is paused.
+    /// Gives each key its head, a paused one none; deletes other keys without items.
     pub(super) fn write(self, connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         let mut heads: Vec<(String, Option<i64>, bool)> = self
             .blocked

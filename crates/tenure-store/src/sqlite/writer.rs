@@ -216,13 +216,13 @@ struct Thread {
     commits: Arc<AtomicU64>,
 }
 
-type Batch = Peekable<std::vec::IntoIter<Box<dyn Operation>>>;
+type CommitBatch = Peekable<std::vec::IntoIter<Box<dyn Operation>>>;
 
 impl Thread {
     fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         while self.inbox.blocking_recv_many(&mut batch, BATCH_MAX) > 0 {
-            let mut left: Batch = std::mem::take(&mut batch).into_iter().peekable();
+            let mut left: CommitBatch = std::mem::take(&mut batch).into_iter().peekable();
             // More than one round if a transaction became large, or if SQLite rolled one back (a
             // full disk can cause that): then the operations that ran have failed, and the rest get
             // a new transaction.
@@ -232,7 +232,7 @@ impl Thread {
         }
     }
 
-    fn commit_together(&self, left: &mut Batch) {
+    fn commit_together(&self, left: &mut CommitBatch) {
         let (ran, failure) = match self.connection.execute_batch("begin immediate") {
             Ok(()) => {
                 let ran = self.run_all(left);
@@ -258,7 +258,7 @@ impl Thread {
     }
 
     /// Runs the remaining operations; stops once the transaction is large or was rolled back.
-    fn run_all(&self, left: &mut Batch) -> Vec<Box<dyn Operation>> {
+    fn run_all(&self, left: &mut CommitBatch) -> Vec<Box<dyn Operation>> {
         let before = self.connection.total_changes();
         let mut ran = Vec::new();
         while let Some(mut op) = left.next() {

@@ -24,11 +24,11 @@ type OnBody = Box<dyn Fn(&[u8]) + Send + Sync>;
 /// A few receivers; dropping the value stops them.
 pub(super) struct Receivers {
     addresses: Vec<SocketAddr>,
-    shared: Arc<Shared>,
+    shared: Arc<ReceiverState>,
     _accepting: JoinSet<()>,
 }
 
-struct Shared {
+struct ReceiverState {
     taken: AtomicU32,
     answered: AtomicU32,
     hold: Duration,
@@ -55,7 +55,7 @@ impl Receivers {
     }
 
     async fn start(count: u32, hold: Duration, on_body: Option<OnBody>) -> Result<Self, Stop> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ReceiverState {
             taken: AtomicU32::new(0),
             answered: AtomicU32::new(0),
             hold,
@@ -90,7 +90,7 @@ impl Receivers {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<ReceiverState>) {
     // Connections end with their receiver.
     let mut connections = JoinSet::new();
     loop {
@@ -107,7 +107,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, shared: Arc<ReceiverState>) {
     if stream.set_nodelay(true).is_err() {
         return;
     }
@@ -119,7 +119,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
 
 async fn take(
     request: Request<Incoming>,
-    shared: &Shared,
+    shared: &ReceiverState,
 ) -> Result<Response<Empty<Bytes>>, Infallible> {
     if let Ok(body) = request.into_body().collect().await {
         let body = body.to_bytes();

@@ -51,7 +51,7 @@ struct BadLine {
 
 /// Events of one transaction.
 #[derive(Debug, Default)]
-struct Batch {
+struct LineBatch {
     events: Vec<Event>,
     bytes: usize,
     /// The line of the first event.
@@ -69,7 +69,7 @@ struct Intake<'a> {
     args: &'a Enqueue,
     progress: ProgressBar,
     target: Option<Target>,
-    batch: Batch,
+    batch: LineBatch,
     summary: Summary,
 }
 
@@ -91,7 +91,7 @@ pub(super) async fn run(cx: &Context, args: &Enqueue) -> Result<Exit, Stop> {
         args,
         progress: begin(&cx.output, total, "read"),
         target: None,
-        batch: Batch::default(),
+        batch: LineBatch::default(),
         summary: Summary {
             next_line: args.from_line,
             ..Summary::default()
@@ -212,7 +212,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Counts an invalid line, or stops at it after writing the events before it.
+    /// Counts an invalid line. Unless such lines are skipped, writes what precedes it and stops.
     async fn bad(&mut self, number: u64, problem: &Problems) -> Result<(), Stop> {
         let why = plain(&problem.to_string());
         self.summary.bad += 1;

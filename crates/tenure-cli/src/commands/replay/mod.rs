@@ -10,7 +10,7 @@ use tenure::operate::{Filter, Kind, ReplayRate, Replayed};
 use tenure::store::Timestamp;
 use tenure::{ItemId, State, Tenure};
 
-use self::pace::{Pace, Step};
+use self::pace::{Pace, PaceStep};
 use super::rows::RowReplay;
 use super::{Context, TableArg, answers, once_each, rows};
 use crate::args::{Choice, item_id};
@@ -289,7 +289,7 @@ async fn replay(
     };
     let mut end = Ok(());
     for part in ids.chunks(pace.size) {
-        if pace.next().await == Step::Stop {
+        if pace.next().await == PaceStep::Stop {
             let kind = ids.first().map_or(Kind::Events, |id| kind_of(*id));
             let all = counted(kind, ids.len());
             let message = format!("stopped after {} of {all}", answered.len());

@@ -12,7 +12,7 @@ const SIZE_MAX: u32 = 1_000;
 
 /// The result of waiting for the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PaceStep {
     Go,
     /// Ctrl-C was pressed.
     Stop,
@@ -46,7 +46,7 @@ impl Pace {
     }
 
     /// Waits until the next step is due.
-    pub(super) async fn next(&mut self) -> Step {
+    pub(super) async fn next(&mut self) -> PaceStep {
         let due = async {
             if let Some(ticks) = &mut self.ticks {
                 ticks.tick().await;
@@ -54,8 +54,8 @@ impl Pace {
         };
         tokio::select! {
             biased;
-            _ = self.interrupt.recv() => Step::Stop,
-            () = due => Step::Go,
+            _ = self.interrupt.recv() => PaceStep::Stop,
+            () = due => PaceStep::Go,
         }
     }
 }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(pace.size, 5);
         let start = Instant::now();
         for _ in 0..20 {
-            assert_eq!(pace.next().await, Step::Go);
+            assert_eq!(pace.next().await, PaceStep::Go);
         }
         let took = start.elapsed();
         let expected = Duration::from_millis(1_900);
@@ -88,7 +88,7 @@ mod tests {
         let mut pace = Pace::new(None).unwrap();
         let start = Instant::now();
         for _ in 0..20 {
-            assert_eq!(pace.next().await, Step::Go);
+            assert_eq!(pace.next().await, PaceStep::Go);
         }
         assert_eq!(start.elapsed(), Duration::ZERO);
     }

@@ -122,7 +122,7 @@ impl Watch {
         receiver: &mut Receiver,
     ) -> Result<(), tenure::StoreError> {
         let mut fences: BTreeMap<String, i64> = BTreeMap::new();
-        // A page is one snapshot, so the result is exact whatever the timestamps are.
+        // One statement reads all holds, so two fences of a key are two leases.
         for record in tenure.list(&claimed(), 1000).await?.records {
             let Some(hold) = record.hold else { continue };
             let key = (record.id.number(), hold.fence.number());

@@ -57,7 +57,7 @@ async fn settle_in_vain(world: &dyn World, id: ItemId, why: Refusal, said: Optio
     }
 }
 
-/// Tests three transitions: from pending to pending, to done and to dead.
+/// Three forbidden transitions: from pending to pending, to done and to dead.
 ///
 /// Proves: S4-010
 async fn only_a_claim_leads_from_pending(world: &dyn World) {
@@ -74,7 +74,7 @@ async fn only_a_claim_leads_from_pending(world: &dyn World) {
     // A pending item can become dead only through a claim; see the bury below.
 }
 
-/// Tests the transition from claimed to claimed: by a second claim with the same token, with a new
+/// The forbidden transition from claimed to claimed: by a second claim with the same token, with a new
 /// token, or with a reap; and by a replay.
 ///
 /// Proves: S4-010, S4-036
@@ -101,7 +101,7 @@ async fn no_operation_leads_from_claimed_to_claimed(world: &dyn World) {
     assert!(world.renew(&token("holder", 1), at(3)).await.is_accepted());
 }
 
-/// Tests three transitions: from done to claimed, to done and to dead.
+/// Three forbidden transitions: from done to claimed, to done and to dead.
 ///
 /// Proves: S4-010, S4-044, S4-045
 async fn only_a_replay_leads_from_done(world: &dyn World) {
@@ -114,7 +114,7 @@ async fn only_a_replay_leads_from_done(world: &dyn World) {
     assert_eq!(world.dump().await, before);
 }
 
-/// Tests three transitions: from dead to claimed, to done and to dead.
+/// Three forbidden transitions: from dead to claimed, to done and to dead.
 ///
 /// Proves: S4-010, S4-029, S4-044, S4-045
 async fn only_a_replay_leads_from_dead(world: &dyn World) {

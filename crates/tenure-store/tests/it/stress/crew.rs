@@ -202,7 +202,7 @@ impl Crew {
         held.map(Worker::of)
     }
 
-    /// Settles some of the held items, sometimes with a claim; returns the items still held.
+    /// Settles some of the held items, sometimes with a claim; returns the leases.
     async fn settle(&self, mut hand: Worker, name: &str, rng: &mut Rng) -> Vec<Worker> {
         let settle = say(&hand, rng);
         if rng.below(4) == 0 {
