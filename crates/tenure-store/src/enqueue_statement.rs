@@ -3,11 +3,15 @@
 #[cfg(feature = "sqlite")]
 use tenure_core::Encoding;
 use tenure_core::store::StoreError;
-use tenure_core::{Event, Invalid};
+use tenure_core::{Event, Invalid, NewEvent};
 use uuid::Uuid;
 
+use crate::events::checked;
 #[cfg(feature = "sqlite")]
 use crate::headers::stored_headers;
+use crate::open::Opened;
+#[cfg(feature = "sqlite")]
+use crate::sqlite::SqliteStore;
 
 /// A statement that enqueues one event, with its parameters in order. Every parameter is a text or
 /// null, so that any driver can bind it. Run the statement in the transaction of the change.
@@ -30,6 +34,27 @@ impl std::fmt::Debug for EnqueueStatement {
             .field("text", &self.text)
             .field("event_id", &self.event_id)
             .finish_non_exhaustive()
+    }
+}
+
+impl Opened {
+    /// Returns the enqueue of one event as a statement, for use with another driver.
+    ///
+    /// # Errors
+    /// The event is not valid, the store is in memory, the payload is bytes (PostgreSQL), or the
+    /// event has a dedupe key (SQLite).
+    pub fn enqueue_statement(&self, event: NewEvent) -> Result<EnqueueStatement, StoreError> {
+        let event = checked(event)?;
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => store.enqueue_statement(&event),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => SqliteStore::enqueue_statement(&event),
+            Self::Memory(_) => {
+                let expected = "PostgreSQL or SQLite: memory has no statements";
+                Err(refused("the store", "in memory", expected))
+            }
+        }
     }
 }
 

@@ -10,9 +10,11 @@ mod adopt;
 mod calls;
 mod cluster;
 pub mod config;
+mod enqueue_on;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod enqueue_statement;
 mod error_text;
+mod events;
 #[cfg(not(all(feature = "postgres", feature = "sqlite")))]
 mod feature_off;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
@@ -40,6 +42,8 @@ pub mod sqlite;
 pub mod testing;
 mod work_lease;
 
+pub use enqueue_on::{EnqueueOn, EnqueuedOn};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use enqueue_statement::EnqueueStatement;
+pub use events::Events;
 pub use open::{Companion, Migrated, Opened, is_migrated, migrate, migration_sql, open};

@@ -317,7 +317,8 @@ impl HeldChunk {
         self.chunk.attempts.saturating_add(1)
     }
 
-    /// Number of the claim. Send it along: the receiver can refuse a lower fence for the same chunk.
+    /// Number of the claim. Send it along: the receiver can refuse a lower fence for the same
+    /// chunk.
     pub fn fence(&self) -> Fence {
         self.chunk.lease.fence
     }

@@ -22,7 +22,7 @@ impl Jobs {
         conn: &mut PgConnection,
         job: NewJob,
     ) -> Result<JobId, StoreError> {
-        let store = self.tenure().postgres("enqueue")?;
+        let store = self.tenure().opened().postgres("enqueue")?;
         let jobs = std::slice::from_ref(&job);
         first(&store.enqueue_jobs_on(conn, jobs).await?)
     }
@@ -61,7 +61,7 @@ impl HeldJob {
         conn: &mut PgConnection,
         cursor: &str,
     ) -> Result<(), HoldError> {
-        let store = self.tenure().postgres("checkpoint")?;
+        let store = self.tenure().opened().postgres("checkpoint")?;
         Ok(store.note_job_in(conn, self.hold(), &at(cursor)).await?)
     }
 }
@@ -125,7 +125,7 @@ impl HeldChunk {
 
     async fn end_in(&self, conn: &mut PgConnection, how: ChunkEnd) -> Result<(), HoldError> {
         let (tenure, end) = self.end_in_transaction(how);
-        let store = tenure.postgres("end chunk")?;
+        let store = tenure.opened().postgres("end chunk")?;
         Ok(store.end_chunk_in(conn, &end).await?)
     }
 }

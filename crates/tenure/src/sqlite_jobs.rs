@@ -23,7 +23,7 @@ impl Jobs {
         reason = "like the other enqueue methods, it takes the job by value"
     )]
     pub fn enqueue_on(&self, conn: &Connection, job: NewJob) -> Result<JobId, StoreError> {
-        self.tenure().check_sqlite("enqueue")?;
+        self.tenure().opened().check_sqlite("enqueue")?;
         let jobs = std::slice::from_ref(&job);
         first(&SqliteStore::enqueue_jobs_on(conn, jobs)?)
     }
@@ -58,7 +58,7 @@ impl HeldJob {
     /// # Errors
     /// The hold is over, the open store is not SQLite, or the file is busy.
     pub fn checkpoint_on(&self, conn: &Connection, cursor: &str) -> Result<(), HoldError> {
-        self.tenure().check_sqlite("checkpoint")?;
+        self.tenure().opened().check_sqlite("checkpoint")?;
         Ok(SqliteStore::note_job_in(conn, self.hold(), &at(cursor))?)
     }
 }
@@ -114,7 +114,7 @@ impl HeldChunk {
 
     fn end_on(&self, conn: &Connection, how: ChunkEnd) -> Result<(), HoldError> {
         let (tenure, end) = self.end_in_transaction(how);
-        tenure.check_sqlite("end chunk")?;
+        tenure.opened().check_sqlite("end chunk")?;
         Ok(SqliteStore::end_chunk_in(conn, &end)?)
     }
 }

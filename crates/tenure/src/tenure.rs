@@ -317,7 +317,6 @@ impl Tenure {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn opened(&self) -> &Opened {
         &self.inner.opened
     }

@@ -227,8 +227,8 @@ In a variable, commas separate several names, networks or ports.
 `TENURE_WEBHOOK_KEY` holds the contents of `webhook.key_file` and overrides it; no file may set \
 it.
 `TENURE_CONFIG` names the file.
-Any other variable that begins with `TENURE_` is an error, except those of the tests and those that \
-Tenure sets for a command that it runs, which may run `tenure` itself.
+Any other variable that begins with `TENURE_` is an error, except those of the tests and those \
+that Tenure sets for a command that it runs, which may run `tenure` itself.
 
 ## The defaults, as a file
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use tenure_core::Event;
 use tenure_core::store::{Filter, StoreError};
+use tenure_store::EnqueuedOn;
 
 use crate::tenure::Tenure;
 
@@ -39,77 +40,16 @@ pub async fn enqueued(tenure: &Tenure) -> Result<EnqueuedEvents, StoreError> {
 ///
 /// On PostgreSQL these are the events of the open transaction, on SQLite all that the connection
 /// sees.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub fn enqueued_on<'c, C: EnqueuedOn<'c>>(tenure: &'c Tenure, connection: C) -> C::Answer {
-    connection.enqueued(tenure)
+pub fn enqueued_on<'c, C>(tenure: &'c Tenure, connection: C) -> C::Answer<EnqueuedEvents>
+where
+    C: EnqueuedOn<'c>,
+{
+    connection.enqueued(tenure.opened())
 }
 
-/// A connection of the caller from which events can be read.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub trait EnqueuedOn<'c>: crate::enqueue::sealed::Sealed {
-    /// Return type for this connection: a future or a result.
-    type Answer;
-
-    /// Reads the events.
-    fn enqueued(self, tenure: &'c Tenure) -> Self::Answer;
-}
-
-#[cfg(feature = "postgres")]
-mod postgres {
-    //! Connections of sqlx.
-
-    use sqlx::{PgConnection, Postgres, Transaction};
-    use tenure_core::store::Answer;
-
-    use super::{EnqueuedEvents, EnqueuedOn};
-    use crate::tenure::Tenure;
-
-    impl<'c> EnqueuedOn<'c> for &'c mut PgConnection {
-        type Answer = Answer<'c, EnqueuedEvents>;
-
-        fn enqueued(self, tenure: &'c Tenure) -> Self::Answer {
-            Box::pin(async move {
-                let store = tenure.postgres("enqueued")?;
-                store.written_on(self).await.map(EnqueuedEvents)
-            })
-        }
-    }
-
-    impl<'c> EnqueuedOn<'c> for &'c mut Transaction<'_, Postgres> {
-        type Answer = Answer<'c, EnqueuedEvents>;
-
-        fn enqueued(self, tenure: &'c Tenure) -> Self::Answer {
-            let connection: &'c mut PgConnection = self;
-            connection.enqueued(tenure)
-        }
-    }
-}
-
-#[cfg(feature = "sqlite")]
-mod sqlite {
-    //! Connections of rusqlite.
-
-    use rusqlite::{Connection, Transaction};
-    use tenure_core::store::StoreError;
-    use tenure_store::sqlite::SqliteStore;
-
-    use super::{EnqueuedEvents, EnqueuedOn};
-    use crate::tenure::Tenure;
-
-    impl<'c> EnqueuedOn<'c> for &'c Connection {
-        type Answer = Result<EnqueuedEvents, StoreError>;
-
-        fn enqueued(self, _: &'c Tenure) -> Result<EnqueuedEvents, StoreError> {
-            SqliteStore::written_on(self).map(EnqueuedEvents)
-        }
-    }
-
-    impl<'c> EnqueuedOn<'c> for &'c Transaction<'_> {
-        type Answer = Result<EnqueuedEvents, StoreError>;
-
-        fn enqueued(self, _: &'c Tenure) -> Result<EnqueuedEvents, StoreError> {
-            SqliteStore::written_on(self).map(EnqueuedEvents)
-        }
+impl From<Vec<Event>> for EnqueuedEvents {
+    fn from(events: Vec<Event>) -> Self {
+        Self(events)
     }
 }
 

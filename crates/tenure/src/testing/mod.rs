@@ -28,7 +28,7 @@
 mod enqueued;
 mod worker;
 
-pub use self::enqueued::{EnqueuedEvents, Expected, enqueued, expect};
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub use self::enqueued::{EnqueuedOn, enqueued_on};
+pub use tenure_store::EnqueuedOn;
+
+pub use self::enqueued::{EnqueuedEvents, Expected, enqueued, enqueued_on, expect};
 pub use self::worker::{Fault, TestWorker, Worked};
