@@ -113,8 +113,8 @@ pub enum KeyFilter {
     /// All keys that have open items, are blocked or are paused.
     #[default]
     Open,
-    /// Keys that are stuck: blocked; paused with waiting items; with a head that failed or lapsed, or
-    /// that has been the head for longer than [`KeyFilter::LONG`] with items behind it.
+    /// Keys that are stuck: blocked; paused with waiting items; with a head that failed or lapsed,
+    /// or that has been the head for longer than [`KeyFilter::LONG`] with items behind it.
     Stuck,
 }
 

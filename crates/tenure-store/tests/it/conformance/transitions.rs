@@ -74,8 +74,8 @@ async fn only_a_claim_leads_from_pending(world: &dyn World) {
     // A pending item can become dead only through a claim; see the bury below.
 }
 
-/// The forbidden transition from claimed to claimed: by a second claim with the same token, with a new
-/// token, or with a reap; and by a replay.
+/// The forbidden transition from claimed to claimed: by a second claim with the same token, with a
+/// new token, or with a reap; and by a replay.
 ///
 /// Proves: S4-010, S4-036
 async fn no_operation_leads_from_claimed_to_claimed(world: &dyn World) {
