@@ -63,8 +63,7 @@ impl Tenure {
     }
 }
 
-/// Exclusive work on the offsets of a domain, first in, first out, shared by all processes of a
-/// store.
+/// Exclusive, first-in-first-out work on the offsets of a domain, across all processes of a store.
 ///
 /// It starts no work and never waits. [`succeed`](Self::succeed) and [`fail`](Self::fail) return
 /// the next offset as a hint, and the caller decides when to retry: `acquired_at` and `retry_count`
@@ -91,7 +90,7 @@ impl Tenure {
 /// let lease = tenure.work_lease("payments-3")?.rules(rules);
 ///
 /// let AcquireResult::Acquired(token) = lease.try_acquire("customer-7", 1).await? else {
-///     panic!("nothing of this domain was in flight");
+///     panic!("the offset was not acquired");
 /// };
 /// assert_eq!(lease.submit("customer-7", 2).await?, AcquireResult::Enqueued);
 ///

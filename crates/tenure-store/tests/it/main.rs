@@ -1,7 +1,7 @@
 //! The tests of the stores. `conformance` is the contract of every store and runs on all of them;
 //! `planted` proves that the suite detects a broken store; `twins`, `stress`, `races`, `keyed` and
-//! `odd` search for unexpected behaviour. `work_lease` is the contract of the work lease in
-//! process; `durable` checks the stores against it.
+//! `odd` search for unexpected behaviour. `work_lease` is the contract of the in-process
+//! work lease; `durable` checks the stores against it.
 
 #![expect(
     clippy::unwrap_used,

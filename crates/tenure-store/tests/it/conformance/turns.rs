@@ -67,7 +67,7 @@ async fn law_1_one_lease_holds_all_held_items_of_a_key(world: &dyn World) {
     assert_eq!(next, [ids[4]], "the other key is still held");
 }
 
-/// Works through three keys with claims of every limit and with every outcome: the items of a key
+/// Works through three keys with runs of several lengths and with every outcome: the items of a key
 /// are always settled in their order.
 ///
 /// Proves: S3-001, S3-021, S4-051

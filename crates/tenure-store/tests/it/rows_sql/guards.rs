@@ -319,7 +319,7 @@ pub(super) async fn settle_of_two_keeps_its_guard(
             .map(|item| item.1.is_accepted())
             .collect();
         if kept != [may(case), true] {
-            return Err(format!("{case:?} and its companion were kept: {kept:?}"));
+            return Err(format!("{case:?} and its companion: accepted {kept:?}"));
         }
     }
     let change = |case: &Case| may(case).then(|| settled(table, &Outcome::Done));

@@ -1,4 +1,4 @@
-//! The contract of the work lease in process. A check is a function of a [`World`]; `checks!` makes
+//! The contract of the in-process work lease. A check is a function of a [`World`]; `checks!` makes
 //! a test of each and lists it for the planted faults.
 
 use std::sync::Arc;
