@@ -195,7 +195,9 @@ async fn many_jobs_and_their_chunks_are_renewed_at_once() {
                 Ok(Outcome::Done)
             }
         });
-        let busy = busy.timing(long_term, TERM).chunk_timing(long_term, TERM);
+        let busy = busy
+            .timing(long_term, long / 4)
+            .chunk_timing(long_term, long / 4);
         let busy = busy.concurrency(JOBS).start().await.unwrap();
         for id in ids {
             let job = ended(&tenure, id).await;

@@ -27,7 +27,7 @@ use tenure_store::testing::{self, Database};
 /// Term of the leases.
 pub(crate) const TERM: Duration = Duration::from_secs(3);
 /// A renewal must be answered within four fifths of it.
-pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(900);
 /// Timeout, longer than any step of a test.
 const LONG: Duration = Duration::from_mins(1);
 

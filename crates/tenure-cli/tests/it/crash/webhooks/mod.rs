@@ -14,8 +14,9 @@ use std::time::Duration;
 pub(super) use endpoints::{ENDPOINTS, manner};
 pub(super) use site::Site;
 
-/// Term of leases, long enough for a busy machine; the reaper's interval is a third of it.
-const TERM: Duration = Duration::from_secs(3);
+/// Term of leases; a fifth of it, the time for a renewal, is enough on a busy machine. The reaper's
+/// interval is a third of it.
+const TERM: Duration = Duration::from_secs(5);
 /// Time allowed for the next claim of a delivery, beyond the term and the reaper's interval.
 const MARGIN: Duration = Duration::from_secs(4);
 /// Timeout of each wait of a test.
