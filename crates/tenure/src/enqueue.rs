@@ -18,7 +18,7 @@ impl Tenure {
     /// | `&mut sqlx::PgConnection`, `&mut sqlx::SqliteConnection`, a sqlx transaction | a future |
     /// | `&rusqlite::Connection`, a rusqlite transaction | a result |
     ///
-    /// One event gives one [`Enqueued`], several give a vector in the same order.
+    /// One event gives one [`Enqueued`](crate::Enqueued), several give a vector in the same order.
     /// [`enqueue_now`](Self::enqueue_now) needs no connection;
     /// [`enqueue_statement`](Self::enqueue_statement) serves all other drivers.
     ///
