@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tenure_core::job::{Chunk, ChunkClaim, ChunkKey, ChunkName, MatrixName};
 use tenure_core::store::{
-    ChunkEnd, ChunkHold, ClaimChunk, EndChunk, JobHold, StoreError, StoreErrorKind,
+    ChunkEnd, ChunkHold, ClaimChunk, EndChunk, HoldError, JobHold, StoreError, StoreErrorKind,
+    accepted,
 };
 use tenure_core::{Fence, Refusal, Timestamp, Token, WorkerId};
 use tenure_engine::{ChunkRenewer, ChunkThread, Context, RenewedChunk};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::held_job::{HoldError, accepted};
 use crate::tenure::Tenure;
 
 /// First and longest delay between two claims of a chunk that another worker holds.

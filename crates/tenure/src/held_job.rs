@@ -5,58 +5,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::Fence;
 use tenure_core::job::{Job, JobId, Note};
-use tenure_core::store::{CheckpointError, JobHold, StoreError};
-use tenure_core::{Fence, Guarded, Refusal};
+use tenure_core::store::{HoldError, JobHold, accepted};
 use tenure_engine::Context;
 use tokio::time::Instant;
 
 use crate::chunk::{ChunkAsk, Workplace};
-
-/// Reason why nothing was written for a job or a chunk.
-///
-/// ```
-/// use tenure::job::HoldError;
-/// use tenure::lease::Refusal;
-///
-/// let error = HoldError::Refused(Refusal::Lost);
-/// assert!(error.is_over(), "another worker may hold it: stop");
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HoldError {
-    /// The hold is over, and nothing was changed. Another worker may continue the work: roll back
-    /// your own transaction for it.
-    #[error("the hold is over: {0}")]
-    Refused(Refusal),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl HoldError {
-    /// Returns true if the hold is over.
-    pub const fn is_over(&self) -> bool {
-        matches!(self, Self::Refused(_))
-    }
-}
-
-impl From<CheckpointError> for HoldError {
-    fn from(error: CheckpointError) -> Self {
-        match error {
-            CheckpointError::Refused(why) => Self::Refused(why),
-            CheckpointError::Store(error) => Self::Store(error),
-        }
-    }
-}
-
-/// Turns a refusal into an error.
-pub(crate) fn accepted(answer: Guarded) -> Result<(), HoldError> {
-    match answer {
-        Guarded::Accepted(()) => Ok(()),
-        Guarded::Refused(why) => Err(HoldError::Refused(why)),
-    }
-}
 
 /// A job held by its handler.
 ///

@@ -11,11 +11,11 @@ pub use tenure_engine::{Check, Duties, Duty, Health, OutcomeCounts, metrics};
 
 pub use crate::worker::Watch;
 
-use tenure_core::store::{ChangeSettings, ClusterSettings, StoreError, StoreErrorKind};
+use tenure_core::store::{ChangeSettings, ClusterSettings, StoreError};
 use tenure_core::webhook::Delivery;
 use tenure_core::{
-    Clock as _, Event, Guarded, ItemId, NewEvent, PastHold, Problems, QueueName, Record, Settings,
-    Term, Timestamp,
+    Clock as _, Event, Guarded, ItemId, NewEvent, PastHold, QueueName, Record, Settings, Term,
+    Timestamp,
 };
 use tenure_store::memory::SystemClock;
 
@@ -340,12 +340,10 @@ fn counts_of<T: PartialEq>(lines: Vec<(T, QueueCounts)>, line: &T) -> QueueCount
 
 /// Refuses an invalid key; a store would only report that it does not exist.
 fn check_key(verb: &'static str, key: &str) -> Result<(), StoreError> {
-    let invalid = |problems: Problems| {
-        StoreError::new(verb, StoreErrorKind::Invalid, problems.to_string())
-            .with_hint("name the key as it was given to the events")
-    };
     let event = NewEvent::from_json("any", "null").key(key).build();
-    event.map(drop).map_err(invalid)
+    event.map(drop).map_err(|problems| {
+        StoreError::invalid(verb, &problems).with_hint("name the key as it was given to the events")
+    })
 }
 
 fn queue_of(record: &Record) -> QueueName {

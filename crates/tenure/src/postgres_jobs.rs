@@ -4,10 +4,10 @@ use std::fmt;
 
 use sqlx::PgConnection;
 use tenure_core::job::{JobId, NewJob};
-use tenure_core::store::{ChunkEnd, StoreError};
+use tenure_core::store::{ChunkEnd, HoldError, StoreError};
 
 use crate::chunk::HeldChunk;
-use crate::held_job::{HeldJob, HoldError, at};
+use crate::held_job::{HeldJob, at};
 use crate::jobs::{Jobs, first};
 
 impl Jobs {
@@ -62,7 +62,7 @@ impl HeldJob {
         cursor: &str,
     ) -> Result<(), HoldError> {
         let store = self.tenure().opened().postgres("checkpoint")?;
-        Ok(store.note_job_in(conn, self.hold(), &at(cursor)).await?)
+        store.note_job_in(conn, self.hold(), &at(cursor)).await
     }
 }
 
@@ -126,6 +126,6 @@ impl HeldChunk {
     async fn end_in(&self, conn: &mut PgConnection, how: ChunkEnd) -> Result<(), HoldError> {
         let (tenure, end) = self.end_in_transaction(how);
         let store = tenure.opened().postgres("end chunk")?;
-        Ok(store.end_chunk_in(conn, &end).await?)
+        store.end_chunk_in(conn, &end).await
     }
 }

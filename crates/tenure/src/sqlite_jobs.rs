@@ -4,11 +4,11 @@ use std::fmt;
 
 use rusqlite::Connection;
 use tenure_core::job::{JobId, NewJob};
-use tenure_core::store::{ChunkEnd, StoreError};
+use tenure_core::store::{ChunkEnd, HoldError, StoreError};
 use tenure_store::sqlite::SqliteStore;
 
 use crate::chunk::HeldChunk;
-use crate::held_job::{HeldJob, HoldError, at};
+use crate::held_job::{HeldJob, at};
 use crate::jobs::{Jobs, first};
 
 impl Jobs {
@@ -59,7 +59,7 @@ impl HeldJob {
     /// The hold is over, the open store is not SQLite, or the file is busy.
     pub fn checkpoint_on(&self, conn: &Connection, cursor: &str) -> Result<(), HoldError> {
         self.tenure().opened().check_sqlite("checkpoint")?;
-        Ok(SqliteStore::note_job_in(conn, self.hold(), &at(cursor))?)
+        SqliteStore::note_job_in(conn, self.hold(), &at(cursor))
     }
 }
 
@@ -115,6 +115,6 @@ impl HeldChunk {
     fn end_on(&self, conn: &Connection, how: ChunkEnd) -> Result<(), HoldError> {
         let (tenure, end) = self.end_in_transaction(how);
         tenure.opened().check_sqlite("end chunk")?;
-        Ok(SqliteStore::end_chunk_in(conn, &end)?)
+        SqliteStore::end_chunk_in(conn, &end)
     }
 }

@@ -229,22 +229,41 @@ pub trait ProvidesJobs: Send + Sync + fmt::Debug {
     }
 }
 
-/// Error of a checkpoint in the caller's own transaction.
+/// Reason why nothing was written for a job or a chunk.
 ///
 /// ```
 /// use tenure_core::Refusal;
-/// use tenure_core::store::CheckpointError;
+/// use tenure_core::store::HoldError;
 ///
-/// let error = CheckpointError::Refused(Refusal::Lost);
-/// assert!(error.to_string().contains("roll the transaction back"));
+/// let error = HoldError::Refused(Refusal::Lost);
+/// assert!(error.is_over(), "another worker may hold it: stop");
 /// ```
 #[derive(Debug, thiserror::Error)]
-pub enum CheckpointError {
-    /// The caller has lost the lease. It must roll the transaction back; otherwise the work is done
-    /// twice.
-    #[error("the checkpoint was refused, roll the transaction back: {0}")]
+#[non_exhaustive]
+pub enum HoldError {
+    /// The hold is over, and nothing was changed. Another worker may continue the work: roll back
+    /// your own transaction for it.
+    #[error("the hold is over: {0}")]
     Refused(Refusal),
-    /// The store failed; the caller must roll the transaction back, too.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl HoldError {
+    /// Returns true if the hold is over.
+    pub const fn is_over(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+}
+
+/// Turns a refusal into an error.
+///
+/// # Errors
+/// The write was refused.
+pub fn accepted(answer: Guarded) -> Result<(), HoldError> {
+    match answer {
+        Guarded::Accepted(()) => Ok(()),
+        Guarded::Refused(why) => Err(HoldError::Refused(why)),
+    }
 }

@@ -27,8 +27,8 @@ pub use error::{StoreError, StoreErrorKind};
 pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};
 pub use jobs::{
-    CheckpointError, ChunkEnd, ChunkHold, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold,
-    Jobs, ProvidesJobs, RenewChunks,
+    ChunkEnd, ChunkHold, ClaimChunk, EndChunk, HeldChunks, HoldError, JobFilter, JobHold, Jobs,
+    ProvidesJobs, RenewChunks, accepted,
 };
 pub use keys::{KeyFacts, KeyFilter, KeyRecord, KeyState, Keys, Skip};
 pub use lease::{

@@ -15,8 +15,8 @@ use tenure_core::job::{
     Noted, Progress, Retried,
 };
 use tenure_core::store::{
-    Answer, CheckpointError, ChunkHold, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs,
-    LeaseStore, Operate, ProvidesJobs, RenewChunks, Renewed, StoreError, StoreErrorKind,
+    Answer, ChunkHold, ClaimChunk, EndChunk, HeldChunks, HoldError, JobFilter, JobHold, Jobs,
+    LeaseStore, Operate, ProvidesJobs, RenewChunks, Renewed, StoreError, StoreErrorKind, accepted,
 };
 use tenure_core::{Guarded, Identifier, Timestamp, Token};
 
@@ -294,13 +294,13 @@ impl PostgresStore {
         &self,
         conn: &mut PgConnection,
         end: &EndChunk,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HoldError> {
         check_end(end)?;
         if self.try_end(conn, end, LatePolicy::Refused).await? {
             return Ok(());
         }
         let look = self.look_at(conn, end).await?;
-        Err(CheckpointError::Refused(look.refusal()))
+        Err(HoldError::Refused(look.refusal()))
     }
 
     /// Records a note on a job in the caller's transaction, as its last statement; see
@@ -313,13 +313,10 @@ impl PostgresStore {
         conn: &mut PgConnection,
         hold: &JobHold,
         note: &Note,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HoldError> {
         check_note(note)?;
         let query = self.note_query(hold, note, LatePolicy::Refused);
-        match read::noted(query.fetch_optional(conn).await)? {
-            Guarded::Accepted(()) => Ok(()),
-            Guarded::Refused(why) => Err(CheckpointError::Refused(why)),
-        }
+        accepted(read::noted(query.fetch_optional(conn).await)?)
     }
 
     /// Writes jobs in the caller's transaction: they exist if and only if it commits.

@@ -17,8 +17,8 @@ use tenure_core::job::{
     Noted, Progress, Retried,
 };
 use tenure_core::store::{
-    Answer, CheckpointError, ChunkHold, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs,
-    LeaseStore, Operate, ProvidesJobs, RenewChunks, Renewed, StoreError, StoreErrorKind,
+    Answer, ChunkHold, ClaimChunk, EndChunk, HeldChunks, HoldError, JobFilter, JobHold, Jobs,
+    LeaseStore, Operate, ProvidesJobs, RenewChunks, Renewed, StoreError, StoreErrorKind, accepted,
 };
 use tenure_core::{Clock, Guarded, Refusal, SyncState, Timestamp};
 
@@ -257,7 +257,7 @@ impl SqliteStore {
     ///
     /// # Errors
     /// The hold is gone or its term is over; [`EndChunk::check`] rejects it; or the file is busy.
-    pub fn end_chunk_in(connection: &Connection, end: &EndChunk) -> Result<(), CheckpointError> {
+    pub fn end_chunk_in(connection: &Connection, end: &EndChunk) -> Result<(), HoldError> {
         check_end(end)?;
         end_strictly(HoldStatements::WRITTEN.at(connection), end)
     }
@@ -271,7 +271,7 @@ impl SqliteStore {
         connection: &Connection,
         hold: &JobHold,
         note: &Note,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HoldError> {
         check_note(note)?;
         note_strictly(HoldStatements::WRITTEN.at(connection), (hold, note))
     }
@@ -291,23 +291,20 @@ impl SqliteStore {
     }
 }
 
-fn end_strictly(tables: JobTables<'_>, end: &EndChunk) -> Result<(), CheckpointError> {
+fn end_strictly(tables: JobTables<'_>, end: &EndChunk) -> Result<(), HoldError> {
     let now = moment_of(&SystemClock, end.now);
     let ended = chunk::try_end(tables, end, LatePolicy::Refused, now);
     if ended.map_err(failed("end chunk"))? {
         return Ok(());
     }
     let look = chunk::look_at(tables, end, now).map_err(failed("end chunk"))?;
-    Err(CheckpointError::Refused(look.refusal()))
+    Err(HoldError::Refused(look.refusal()))
 }
 
-fn note_strictly(tables: JobTables<'_>, what: (&JobHold, &Note)) -> Result<(), CheckpointError> {
+fn note_strictly(tables: JobTables<'_>, what: (&JobHold, &Note)) -> Result<(), HoldError> {
     let now = moment_of(&SystemClock, None);
     let noted = write_note(tables, what, LatePolicy::Refused, now);
-    match noted.map_err(failed("note job"))? {
-        Guarded::Accepted(()) => Ok(()),
-        Guarded::Refused(why) => Err(CheckpointError::Refused(why)),
-    }
+    accepted(noted.map_err(failed("note job"))?)
 }
 
 fn enqueue(

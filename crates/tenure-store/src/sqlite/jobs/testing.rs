@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 use tenure_core::job::Note;
-use tenure_core::store::{CheckpointError, EndChunk, JobHold};
+use tenure_core::store::{EndChunk, HoldError, JobHold};
 
 use super::{end_strictly, note_strictly};
 use crate::render::Edit;
@@ -26,7 +26,7 @@ impl SqliteStore {
         &self,
         connection: &Connection,
         end: &EndChunk,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HoldError> {
         end_strictly(self.jobs.holds.at(connection), end)
     }
 
@@ -39,7 +39,7 @@ impl SqliteStore {
         connection: &Connection,
         hold: &JobHold,
         note: &Note,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HoldError> {
         note_strictly(self.jobs.holds.at(connection), (hold, note))
     }
 }

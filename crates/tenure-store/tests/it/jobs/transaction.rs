@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::TransactionBehavior;
 use sqlx::{Connection as _, PgConnection, Row as _};
 use tenure_core::job::{ChunkClaim, ChunkKey, JobId, NewJob, Note};
-use tenure_core::store::{CheckpointError, Claim, ClaimChunk, EndChunk, JobHold};
+use tenure_core::store::{Claim, ClaimChunk, EndChunk, HoldError, JobHold};
 use tenure_core::testing::token;
 use tenure_core::{Refusal, Term, Timestamp};
 use tenure_store::postgres::PostgresStore;
@@ -35,14 +35,14 @@ impl Checkpoint<'_> {
         self,
         store: &PostgresStore,
         conn: &mut PgConnection,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<(), HoldError> {
         match self {
             Self::Chunk(end) => store.end_chunk_in(conn, end).await,
             Self::Job(hold, note) => store.note_job_in(conn, hold, note).await,
         }
     }
 
-    fn sqlite(self, conn: &rusqlite::Connection) -> Result<(), CheckpointError> {
+    fn sqlite(self, conn: &rusqlite::Connection) -> Result<(), HoldError> {
         match self {
             Self::Chunk(end) => SqliteStore::end_chunk_in(conn, end),
             Self::Job(hold, note) => SqliteStore::note_job_in(conn, hold, note),
@@ -51,7 +51,7 @@ impl Checkpoint<'_> {
 }
 
 /// Writes an order and a checkpoint in one transaction on a separate connection.
-async fn work(place: &Place, what: Checkpoint<'_>, cut: Cut) -> Result<(), CheckpointError> {
+async fn work(place: &Place, what: Checkpoint<'_>, cut: Cut) -> Result<(), HoldError> {
     match place {
         Place::Postgres {
             store, database, ..
@@ -112,9 +112,9 @@ fn here(end: EndChunk) -> EndChunk {
 }
 
 /// Returns the refusal; asserts that there is one.
-fn why(answer: Result<(), CheckpointError>) -> Refusal {
+fn why(answer: Result<(), HoldError>) -> Refusal {
     match answer {
-        Err(CheckpointError::Refused(why)) => why,
+        Err(HoldError::Refused(why)) => why,
         other => panic!("no refusal: {other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Executor as _};
 use tenure_core::job::Note;
-use tenure_core::store::{CheckpointError, EndChunk, JobHold};
+use tenure_core::store::{EndChunk, HoldError, JobHold};
 use tenure_core::testing::token;
 use tenure_core::{Guarded, Refusal, SyncState, Timestamp, Token, refusal_of};
 use tenure_store::config::{StoreConfig, Synchronous};
@@ -252,10 +252,10 @@ impl Place {
     }
 }
 
-fn strictly(answer: Result<(), CheckpointError>) -> Result<Guarded<()>, String> {
+fn strictly(answer: Result<(), HoldError>) -> Result<Guarded<()>, String> {
     match answer {
         Ok(()) => Ok(Guarded::Accepted(())),
-        Err(CheckpointError::Refused(why)) => Ok(Guarded::Refused(why)),
+        Err(HoldError::Refused(why)) => Ok(Guarded::Refused(why)),
         Err(other) => Err(other.to_string()),
     }
 }
