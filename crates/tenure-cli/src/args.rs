@@ -11,8 +11,8 @@ use tenure::{Invalid, ItemId, NewEvent, Problems, State};
 use tenure_bench::{Bench, Demo};
 
 use crate::commands::{
-    Adopt, Completions, Deliveries, Endpoints, Enqueue, Jobs, Keys, Listen, Man, Prune, Queues,
-    Replay, Serve, SettingsArgs, TableArg, Verify, Why, Work, Workers,
+    Adopt, Bury, Completions, Deliveries, Endpoints, Enqueue, Jobs, Keys, Listen, Man, Migrate,
+    Prune, Queues, Replay, Serve, SettingsArgs, TableArg, Verify, Why, Work, Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
@@ -340,13 +340,6 @@ Examples:
     Man(Man),
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Migrate {
-    /// Print the SQL and change nothing
-    #[arg(long)]
-    pub(crate) print: bool,
-}
-
 /// Options that select events.
 #[derive(Debug, Args)]
 pub(crate) struct Choice {
@@ -419,20 +412,6 @@ pub(crate) struct Show {
     /// The id of the event, or of the delivery: 17, d17
     #[arg(value_parser = item_id)]
     pub(crate) id: ItemId,
-
-    #[command(flatten)]
-    pub(crate) of: TableArg,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Bury {
-    /// The ids of events, or of deliveries: 17, d17
-    #[arg(value_name = "ID", required = true, value_parser = item_id)]
-    pub(crate) ids: Vec<ItemId>,
-
-    /// The reason, for people
-    #[arg(long, value_parser = reason)]
-    pub(crate) reason: String,
 
     #[command(flatten)]
     pub(crate) of: TableArg,

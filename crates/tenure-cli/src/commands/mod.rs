@@ -37,6 +37,7 @@ use tenure::lease::{Guarded, Refusal};
 use tenure::{ItemId, Settings, Tenure};
 
 pub(crate) use self::adopt::Adopt;
+pub(crate) use self::bury::Bury;
 pub(crate) use self::completions::Completions;
 pub(crate) use self::deliveries::Deliveries;
 pub(crate) use self::endpoints::Endpoints;
@@ -45,6 +46,7 @@ pub(crate) use self::jobs::Jobs;
 pub(crate) use self::keys::Keys;
 pub(crate) use self::listen::Listen;
 pub(crate) use self::man::Man;
+pub(crate) use self::migrate::Migrate;
 pub(crate) use self::prune::Prune;
 pub(crate) use self::queues::Queues;
 pub(crate) use self::replay::Replay;
