@@ -11,8 +11,8 @@ use tenure::{Invalid, ItemId, NewEvent, Problems, State};
 use tenure_bench::{Bench, Demo};
 
 use crate::commands::{
-    Adopt, Bury, Completions, Deliveries, Endpoints, Enqueue, Jobs, Keys, Listen, Man, Migrate,
-    Prune, Queues, Replay, Serve, SettingsArgs, TableArg, Verify, Why, Work, Workers,
+    Adopt, Bury, Completions, Deliveries, Endpoints, Enqueue, Health, Jobs, Keys, Listen, Man,
+    Migrate, Prune, Queues, Replay, Serve, SettingsArgs, TableArg, Verify, Why, Work, Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
@@ -307,6 +307,17 @@ Examples:
   tenure doctor
   tenure doctor --json | jq 'select(.verdict != \"good\")'")]
     Doctor,
+    /// Ask the process that serves on this machine whether it is ready; exits with 1 when it is not
+    #[command(after_help = "\
+It asks `tenure serve` over HTTP on loopback and needs no database, so it fits a probe of a \
+container: with --live a probe that restarts the process, without it one that sends it work or \
+continues a rollout. It exits with 3 when no process listens.
+
+Examples:
+  tenure health
+  tenure health --live
+  tenure health --listen 127.0.0.1:8080 --json | jq '.checks[] | select(.problem)'")]
+    Health(Health),
     /// Measure throughput and latency here, compared with bare SQL in the same run
     #[command(after_help = "\
 It works in scratch tables of its own: schemas tenure_bench_… on PostgreSQL, files next to the \

@@ -9,6 +9,7 @@ mod doctor;
 mod endpoints;
 mod enqueue;
 mod events;
+mod health;
 mod jobs;
 mod keys;
 mod listen;
@@ -42,6 +43,7 @@ pub(crate) use self::completions::Completions;
 pub(crate) use self::deliveries::Deliveries;
 pub(crate) use self::endpoints::Endpoints;
 pub(crate) use self::enqueue::Enqueue;
+pub(crate) use self::health::Health;
 pub(crate) use self::jobs::Jobs;
 pub(crate) use self::keys::Keys;
 pub(crate) use self::listen::Listen;
@@ -139,6 +141,9 @@ fn overrides(command: &Command) -> Vec<Override> {
     if let Command::Jobs(args) = command {
         return args.overrides();
     }
+    if let Command::Health(args) = command {
+        return args.overrides();
+    }
     Vec::new()
 }
 
@@ -209,6 +214,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Settings(args) => settings::run(cx, args).await,
         Command::Workers(args) => workers::run(cx, &args).await,
         Command::Doctor => doctor::run(cx).await,
+        Command::Health(args) => health::run(cx, &args).await,
         Command::Bench(args) => bench::bench(cx, &args).await,
         Command::Demo(args) => bench::demo(cx, &args).await,
         Command::Completions(args) => completions::run(cx, &args),

@@ -14,6 +14,7 @@ mod endpoints;
 mod enqueue;
 mod enqueue_lines;
 mod events;
+mod health;
 mod help;
 mod jobs;
 mod keys;
