@@ -219,7 +219,7 @@ Examples:
     #[command(after_help = "\
 Events of one key are worked one at a time, in order. The head of a key is its first open event, \
 or a dead event that blocks the key; the others wait behind it. The domains of work leases are not \
-listed: docs/OPERATIONS.md has the SQL that finds them.
+listed: docs/TROUBLESHOOTING.md has the SQL that finds them.
 
 Examples:
   tenure keys
