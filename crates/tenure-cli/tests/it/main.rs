@@ -9,6 +9,7 @@ mod crash;
 mod database;
 mod deliveries;
 mod demo;
+mod deploy;
 mod doctor;
 mod endpoints;
 mod enqueue;
