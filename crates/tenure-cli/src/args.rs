@@ -11,8 +11,8 @@ use tenure::{Invalid, ItemId, NewEvent, Problems, State};
 use tenure_bench::{Bench, Demo};
 
 use crate::commands::{
-    Adopt, Completions, Deliveries, Endpoints, Enqueue, Jobs, Keys, Listen, Man, Prune, Queues,
-    Replay, Serve, SettingsArgs, TableArg, Verify, Why, Work, Workers,
+    Adopt, Bury, Completions, Deliveries, Endpoints, Enqueue, Health, Jobs, Keys, Listen, Man,
+    Migrate, Prune, Queues, Replay, Serve, SettingsArgs, TableArg, Verify, Why, Work, Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
@@ -219,7 +219,7 @@ Examples:
     #[command(after_help = "\
 Events of one key are worked one at a time, in order. The head of a key is its first open event, \
 or a dead event that blocks the key; the others wait behind it. The domains of work leases are not \
-listed: docs/OPERATIONS.md has the SQL that finds them.
+listed: docs/TROUBLESHOOTING.md has the SQL that finds them.
 
 Examples:
   tenure keys
@@ -307,6 +307,17 @@ Examples:
   tenure doctor
   tenure doctor --json | jq 'select(.verdict != \"good\")'")]
     Doctor,
+    /// Ask the process that serves on this machine whether it is ready; exits with 1 when it is not
+    #[command(after_help = "\
+It asks `tenure serve` over HTTP on loopback and needs no database, so it fits a probe of a \
+container: with --live a probe that restarts the process, without it one that sends it work or \
+continues a rollout. It exits with 3 when no process listens.
+
+Examples:
+  tenure health
+  tenure health --live
+  tenure health --listen 127.0.0.1:8080 --json | jq '.checks[] | select(.problem)'")]
+    Health(Health),
     /// Measure throughput and latency here, compared with bare SQL in the same run
     #[command(after_help = "\
 It works in scratch tables of its own: schemas tenure_bench_… on PostgreSQL, files next to the \
@@ -338,13 +349,6 @@ Examples:
   tenure man | man -l -
   tenure man --dir ~/.local/share/man/man1")]
     Man(Man),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Migrate {
-    /// Print the SQL and change nothing
-    #[arg(long)]
-    pub(crate) print: bool,
 }
 
 /// Options that select events.
@@ -419,20 +423,6 @@ pub(crate) struct Show {
     /// The id of the event, or of the delivery: 17, d17
     #[arg(value_parser = item_id)]
     pub(crate) id: ItemId,
-
-    #[command(flatten)]
-    pub(crate) of: TableArg,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Bury {
-    /// The ids of events, or of deliveries: 17, d17
-    #[arg(value_name = "ID", required = true, value_parser = item_id)]
-    pub(crate) ids: Vec<ItemId>,
-
-    /// The reason, for people
-    #[arg(long, value_parser = reason)]
-    pub(crate) reason: String,
 
     #[command(flatten)]
     pub(crate) of: TableArg,

@@ -1,11 +1,18 @@
 //! `tenure migrate`: brings the schema up to date, or prints the SQL for it.
 
+use clap::Args;
 use serde::Serialize;
 
 use super::Context;
-use crate::args::Migrate;
 use crate::exit::Exit;
 use crate::problem::Stop;
+
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    /// Print the SQL and change nothing
+    #[arg(long)]
+    print: bool,
+}
 
 /// The answer in JSON.
 #[derive(Serialize)]

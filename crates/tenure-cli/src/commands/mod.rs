@@ -9,6 +9,7 @@ mod doctor;
 mod endpoints;
 mod enqueue;
 mod events;
+mod health;
 mod jobs;
 mod keys;
 mod listen;
@@ -37,14 +38,17 @@ use tenure::lease::{Guarded, Refusal};
 use tenure::{ItemId, Settings, Tenure};
 
 pub(crate) use self::adopt::Adopt;
+pub(crate) use self::bury::Bury;
 pub(crate) use self::completions::Completions;
 pub(crate) use self::deliveries::Deliveries;
 pub(crate) use self::endpoints::Endpoints;
 pub(crate) use self::enqueue::Enqueue;
+pub(crate) use self::health::Health;
 pub(crate) use self::jobs::Jobs;
 pub(crate) use self::keys::Keys;
 pub(crate) use self::listen::Listen;
 pub(crate) use self::man::Man;
+pub(crate) use self::migrate::Migrate;
 pub(crate) use self::prune::Prune;
 pub(crate) use self::queues::Queues;
 pub(crate) use self::replay::Replay;
@@ -137,6 +141,9 @@ fn overrides(command: &Command) -> Vec<Override> {
     if let Command::Jobs(args) = command {
         return args.overrides();
     }
+    if let Command::Health(args) = command {
+        return args.overrides();
+    }
     Vec::new()
 }
 
@@ -207,6 +214,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Settings(args) => settings::run(cx, args).await,
         Command::Workers(args) => workers::run(cx, &args).await,
         Command::Doctor => doctor::run(cx).await,
+        Command::Health(args) => health::run(cx, &args).await,
         Command::Bench(args) => bench::bench(cx, &args).await,
         Command::Demo(args) => bench::demo(cx, &args).await,
         Command::Completions(args) => completions::run(cx, &args),

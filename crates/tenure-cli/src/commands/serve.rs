@@ -201,7 +201,7 @@ pub(super) fn signals() -> Result<Signals, Problem> {
 }
 
 /// Refuses an address that other machines reach: there are no API keys yet.
-fn check_private(address: SocketAddr) -> Result<(), Problem> {
+pub(super) fn check_private(address: SocketAddr) -> Result<(), Problem> {
     if address.ip().to_canonical().is_loopback() {
         return Ok(());
     }

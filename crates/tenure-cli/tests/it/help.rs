@@ -3,7 +3,7 @@
 use crate::program::sqlite;
 
 /// Every command except `bench`, with its subcommands.
-pub(crate) const COMMANDS: [&[&str]; 69] = [
+pub(crate) const COMMANDS: [&[&str]; 70] = [
     &[],
     &["serve"],
     &["work"],
@@ -16,6 +16,7 @@ pub(crate) const COMMANDS: [&[&str]; 69] = [
     &["prune"],
     &["workers"],
     &["doctor"],
+    &["health"],
     &["demo"],
     &["completions"],
     &["man"],
@@ -111,6 +112,7 @@ fn a_wrong_command_line_is_reported_with_exit_code_2() {
         &["replay", "--state", "pending"],
         &["replay", "1", "--rate", "50"],
         &["why", "seven"],
+        &["health", "--listen", "here"],
         &["prune", "--dead", "soon"],
         &["completions", "tcsh"],
         &["enqueue", "--lines", "t", "1"],
