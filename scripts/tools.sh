@@ -2,6 +2,9 @@
 # authorities, PostgreSQL's server programs, Python, Rust, and the libraries of scripts/peers.
 # Sourced by the scripts beside it, in the root of the repository.
 
+# The benchmark of webhooks opens more files than the usual limit of 1,024 for users allows.
+ulimit -n "$(ulimit -H -n)" 2>/dev/null || true
+
 say() {
     printf '%s\n' "$*"
 }
