@@ -71,7 +71,7 @@ pub use table::{
 };
 pub use time::{Clock, Timestamp, brief_duration, duration_text, parse_duration};
 pub use token::{Fence, Token};
-pub use topic::TopicPattern;
+pub use topic::{TopicPattern, TopicSet};
 pub use turn::{Fate, KeyStatus, OnDead, RUN_MAX, lapse_run, run_length, settle_run};
 pub use why::{Facts, JobFacts, Why, why, why_job};
 pub use work_lease::{

@@ -1,4 +1,8 @@
-//! `TopicPattern`: the topics that a handler, a route or an endpoint takes.
+//! `TopicPattern`: the topics that a handler, a route or an endpoint takes; `TopicSet`: those of a
+//! worker.
+
+use std::fmt;
+use std::sync::Arc;
 
 use crate::event::NAME_BYTES_MAX;
 use crate::invalid::Invalid;
@@ -67,9 +71,85 @@ impl TopicPattern {
     }
 }
 
+/// The topics that a claim takes: those that match one of its patterns. Cheap to clone.
+///
+/// ```
+/// use tenure_core::{TopicPattern, TopicSet};
+///
+/// let topics = TopicSet::from_iter([TopicPattern::new("order.*")?]);
+/// assert!(topics.takes("order.paid") && !topics.takes("mail.send"));
+/// assert!(TopicSet::any().takes("mail.send"));
+/// # Ok::<(), tenure_core::Invalid>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicSet(Arc<[TopicPattern]>);
+
+impl TopicSet {
+    /// All topics.
+    pub fn any() -> Self {
+        Self::from_iter([TopicPattern::any()])
+    }
+
+    /// Returns true if the set has no pattern: it takes no topic.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns true if one of the patterns takes every topic.
+    pub fn is_any(&self) -> bool {
+        self.0.iter().any(|pattern| &*pattern.0 == ANY)
+    }
+
+    /// Returns true if one of the patterns takes this topic.
+    pub fn takes(&self, topic: &str) -> bool {
+        self.0.iter().any(|pattern| pattern.matches(topic))
+    }
+
+    /// Reads the text of [`Display`](fmt::Display); parts that are not patterns are left out.
+    pub fn parse(text: &str) -> Self {
+        let parts = text.split(", ").map(|part| part.replace("%2C", ","));
+        let parts = parts.map(|part| part.replace("%25", "%"));
+        parts
+            .filter_map(|part| TopicPattern::new(&part).ok())
+            .collect()
+    }
+}
+
+impl FromIterator<TopicPattern> for TopicSet {
+    fn from_iter<I: IntoIterator<Item = TopicPattern>>(patterns: I) -> Self {
+        let mut all: Vec<TopicPattern> = Vec::new();
+        for pattern in patterns {
+            if !all.contains(&pattern) {
+                all.push(pattern);
+            }
+        }
+        Self(all.into())
+    }
+}
+
+/// The patterns, separated by commas; a comma within a pattern is escaped.
+impl fmt::Display for TopicSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, pattern) in self.0.iter().enumerate() {
+            let text = pattern.0.replace('%', "%25").replace(',', "%2C");
+            write!(f, "{}{text}", if nth == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_survives_its_text() {
+        for patterns in [&[][..], &["*"], &["order.*", "a, b%2C", "mail.send"]] {
+            let patterns = patterns.iter().map(|text| TopicPattern::new(text).unwrap());
+            let set: TopicSet = patterns.collect();
+            assert_eq!(TopicSet::parse(&set.to_string()), set);
+        }
+    }
 
     #[test]
     fn a_star_stands_for_whole_segments() {

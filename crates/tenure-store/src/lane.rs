@@ -4,6 +4,8 @@
 //! items that must be claimed alone; the rest are unused.
 
 use tenure_core::Priority;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use tenure_core::Token;
 use tenure_core::store::EndpointLane;
 
 /// A queue and a priority as one number; lower numbers are claimed first.
@@ -43,14 +45,34 @@ pub(crate) fn lane_of(lane: EndpointLane) -> Lane {
         .saturating_add(step)
 }
 
+/// These numbers of a queue and of its separate topics, in an order that changes with each claim, so
+/// that none starves the others.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn in_turn(mut numbers: Vec<i32>, token: &Token) -> Vec<i32> {
+    let turn: usize = token.expose().bytes().map(usize::from).sum();
+    let count = numbers.len().max(1);
+    numbers.rotate_left(turn % count);
+    numbers
+}
+
 /// Position of a lane within its queue or endpoint.
 pub(crate) fn step_of(lane: Lane) -> u8 {
     u8::try_from(lane.rem_euclid(LANES_PER_QUEUE)).unwrap_or(0)
 }
 
-/// Lanes of a queue that are claimed together, the most urgent first.
-pub(crate) fn lanes(queue: i32) -> impl Iterator<Item = Lane> {
-    (0..=i32::from(Priority::MAX.level())).map(move |step| queue * LANES_PER_QUEUE + step)
+/// The lane of another number at the same position.
+#[cfg(feature = "sqlite")]
+pub(crate) fn same_step(lane: Lane, number: i32) -> Lane {
+    number * LANES_PER_QUEUE + i32::from(step_of(lane))
+}
+
+/// Lanes of a queue and of its separate topics that are claimed together, the most urgent first.
+pub(crate) fn lanes(numbers: &[i32]) -> impl Iterator<Item = Lane> {
+    let steps = 0..=i32::from(Priority::MAX.level());
+    steps.flat_map(move |step| {
+        let lanes = numbers.iter();
+        lanes.map(move |number| number * LANES_PER_QUEUE + step)
+    })
 }
 
 #[cfg(test)]
@@ -59,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_most_urgent_lane_comes_first_and_queues_do_not_touch() {
-        let all: Vec<Lane> = lanes(2).collect();
+        let all: Vec<Lane> = lanes(&[2]).collect();
         assert_eq!(all.first(), Some(&lane(2, Priority::MAX)));
         assert_eq!(all.last(), Some(&lane(2, Priority::default())));
         assert!(all.iter().all(|lane| *lane < alone_lane(2)));
@@ -69,7 +91,7 @@ mod tests {
     #[test]
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     fn a_lane_tells_its_queue_and_priority() {
-        for (step, lane) in lanes(2).enumerate() {
+        for (step, lane) in lanes(&[2]).enumerate() {
             assert_eq!(queue_of(lane), 2);
             assert_eq!(usize::from(priority(lane).level()), 7 - step);
         }

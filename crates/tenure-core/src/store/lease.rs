@@ -15,6 +15,7 @@ use crate::retry::LapsePolicy;
 use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::{Fence, Token};
+use crate::topic::TopicSet;
 use crate::turn::{OnDead, run_length};
 use crate::webhook::Call;
 
@@ -41,6 +42,9 @@ pub struct Claim {
     /// The queues to take from, in order of preference. A lease table has no queues and ignores
     /// them.
     pub queues: Vec<QueueName>,
+    /// Only events of these topics. The store sets aside the events of other topics that it comes
+    /// across: it gives their topic lanes of its own, which only claims that take it read.
+    pub topics: TopicSet,
     /// Endpoint lanes to take from, in order of preference, each with its maximum number of items.
     /// If there are any, the claim ignores the queues.
     pub lanes: Vec<(EndpointLane, u32)>,
@@ -82,6 +86,7 @@ impl Claim {
             limit: limit.min(Self::LIMIT_MAX),
             min_parallel: limit.min(Self::LIMIT_MAX),
             queues: vec![QueueName::default()],
+            topics: TopicSet::any(),
             lanes: Vec::new(),
             kinds: Vec::new(),
             isolation: Isolation::Shared,
@@ -114,6 +119,13 @@ impl Claim {
     #[must_use]
     pub fn queues(mut self, queues: Vec<QueueName>) -> Self {
         self.queues = queues;
+        self
+    }
+
+    /// Takes only events of these topics.
+    #[must_use]
+    pub fn topics(mut self, topics: TopicSet) -> Self {
+        self.topics = topics;
         self
     }
 

@@ -36,7 +36,7 @@ pub use lease::{
 };
 pub use operate::{
     Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues,
-    Replay, Replayed,
+    Replay, Replayed, SeparateTopic,
 };
 pub use prune::{Prune, Pruned, Pruner};
 pub use recovered::Recovered;

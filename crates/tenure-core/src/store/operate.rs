@@ -217,6 +217,22 @@ pub struct Queue {
     pub paused: bool,
 }
 
+/// A topic with lanes of its own, apart from the other topics of its queue: only claims that take
+/// the topic read them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeparateTopic {
+    /// Queue of the events.
+    pub queue: QueueName,
+    /// Their topic.
+    pub topic: String,
+    /// Claimable now.
+    pub due: u64,
+    /// Claimable later.
+    pub delayed: u64,
+    /// Waiting time of the oldest due event; `None` if none is due.
+    pub oldest_due: Option<Duration>,
+}
+
 /// Order to pause or resume a queue or a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
@@ -230,6 +246,10 @@ pub enum Pause {
 pub trait Queues: Send + Sync + fmt::Debug {
     /// Lists all queues by name.
     fn queues(&self) -> Answer<'_, Vec<Queue>>;
+
+    /// Lists the topics that have lanes of their own, by queue and topic: those of events that a
+    /// claim came across and did not take.
+    fn separate_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<SeparateTopic>>;
 
     /// Adds a queue, or changes the term of an existing one.
     fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()>;

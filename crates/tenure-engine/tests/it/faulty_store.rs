@@ -11,8 +11,8 @@ use tenure_core::store::{
     Enqueued, Examine, Filter, Finding, Intake, KeyFilter, KeyRecord, Keys, LeaseStore, NewReplay,
     Operate, Page, Pause, ProvidesReplays, ProvidesWebhooks, ProvidesWorkLeases, Prune, Pruned,
     Pruner, Queue, Queues, Reap, Reaped, Renew, RenewChunks, Renewed, Replay, ReplayOperation,
-    Replayed, Replays, Settle, Settlement, Skip, StepReplay, Stepped, StoreError, StoreErrorKind,
-    Webhooks, WorkerRecord, WorkerReport,
+    Replayed, Replays, SeparateTopic, Settle, Settlement, Skip, StepReplay, Stepped, StoreError,
+    StoreErrorKind, Webhooks, WorkerRecord, WorkerReport,
 };
 use tenure_core::webhook::{Call, CallRecord, Endpoint, EndpointHealth, EndpointId, NewEndpoint};
 use tenure_core::{
@@ -319,6 +319,10 @@ impl Operate for FaultyStore {
 impl Queues for FaultyStore {
     fn queues(&self) -> Answer<'_, Vec<Queue>> {
         self.through(Verb::Queues, || self.inner.queues())
+    }
+
+    fn separate_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<SeparateTopic>> {
+        self.through(Verb::Other, || self.inner.separate_topics(now))
     }
 
     fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {

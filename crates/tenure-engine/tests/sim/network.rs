@@ -13,7 +13,8 @@ use tenure_core::store::{
     Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, Enqueued, Examine,
     Filter, Finding, Intake, KeyFilter, KeyRecord, Keys, LeaseStore, Operate, Page, Pause,
     ProvidesWorkLeases, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay,
-    Replayed, Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord, WorkerReport,
+    Replayed, SeparateTopic, Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord,
+    WorkerReport,
 };
 use tenure_core::{
     Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Term, Timestamp, Token, WorkerId,
@@ -220,6 +221,10 @@ impl Operate for Network {
 impl Queues for Network {
     fn queues(&self) -> Answer<'_, Vec<Queue>> {
         self.call("queues", |network| at_once(network.store.inner.queues()))
+    }
+
+    fn separate_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<SeparateTopic>> {
+        self.store.inner.separate_topics(now)
     }
 
     fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {

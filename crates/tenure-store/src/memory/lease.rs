@@ -1,10 +1,12 @@
 //! The four operations of the lease core; this file implements claim and renew.
 
+use std::collections::BTreeSet;
+
 use tenure_core::store::{
     Answer, Claim, EndpointLane, Isolation, LeaseStore, Reap, Reaped, Renew, Renewed, Settle,
     Settlement, StoreError,
 };
-use tenure_core::{Guarded, Held, Item, ItemId, Lease, Refusal, Timestamp, Token};
+use tenure_core::{Guarded, Held, Item, ItemId, Lease, QueueName, Refusal, Timestamp, Token};
 
 use super::rules::Rules;
 use super::{Leased, MemoryState, MemoryStore, Place};
@@ -76,15 +78,16 @@ impl MemoryState {
     ) -> Result<Option<Held>, StoreError> {
         let lines = self.lines_of(claim, rules)?;
         let limit = (rules.most)(claim);
-        if limit == 0 {
+        if limit == 0 || claim.topics.is_empty() {
             return Ok(None);
         }
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let choose = |state: &Self| {
+        let choose = |state: &mut Self| {
             let mut chosen = Vec::new();
             for (lanes, most) in &lines {
                 let room = limit.saturating_sub(chosen.len()).min(*most);
-                let due = state.due(lanes, room, rules, now);
+                let (due, strays) = state.due(lanes, (claim, room), rules, now);
+                state.separate.extend(strays);
                 chosen.extend(state.with_runs(&due, (claim, room), rules, now));
             }
             chosen
@@ -150,26 +153,49 @@ impl MemoryState {
             let is_repeat = claim.queues.iter().take(nth).any(|seen| seen == name);
             match claim.isolation {
                 _ if line.paused || is_repeat => {}
-                Isolation::Shared => all.extend(lanes(line.number)),
+                Isolation::Shared => all.extend(lanes(&[line.number])),
                 Isolation::Isolated => all.push(alone_lane(line.number)),
             }
         }
         Ok(all)
     }
 
-    /// Returns up to `limit` due items, lane by lane, the oldest first.
-    fn due(&self, lanes: &[Lane], limit: usize, rules: &Rules, now: Timestamp) -> Vec<ItemId> {
+    /// Returns up to `limit` due items that the claim takes, lane by lane, the oldest first; and
+    /// queue and topic of those that it skipped.
+    fn due(
+        &self,
+        lanes: &[Lane],
+        (claim, limit): (&Claim, usize),
+        rules: &Rules,
+        now: Timestamp,
+    ) -> (Vec<ItemId>, BTreeSet<(QueueName, String)>) {
         let first = (Timestamp::from_micros(i64::MIN), ItemId::new(i64::MIN));
-        lanes
+        let mut strays = BTreeSet::new();
+        let due = lanes
             .iter()
             .flat_map(|lane| {
                 self.ready.range((*lane, first.0, first.1)..).take_while(
                     move |(of, available_at, _)| of == lane && (rules.is_due)(*available_at, now),
                 )
             })
-            .take(limit)
             .map(|(_, _, id)| *id)
-            .collect()
+            .filter(|id| {
+                let stray = self.stray(*id, claim);
+                let is_taken = stray.is_none();
+                strays.extend(stray);
+                is_taken
+            })
+            .take(limit)
+            .collect();
+        (due, strays)
+    }
+
+    /// Returns queue and topic of an event that the claim does not take.
+    pub(super) fn stray(&self, id: ItemId, claim: &Claim) -> Option<(QueueName, String)> {
+        let content = self.items.get(&id)?.content();
+        let event = content.event().filter(|_| claim.lanes.is_empty())?;
+        let is_taken = claim.topics.takes(event.topic());
+        (!is_taken).then(|| (event.queue().clone(), event.topic().to_owned()))
     }
 
     /// Moves items from their waiting place into a new lease.

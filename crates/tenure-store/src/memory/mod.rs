@@ -129,6 +129,8 @@ struct MemoryState {
     /// Order by ordering key; a key that has no head and is not paused is dropped.
     keys: BTreeMap<String, KeyOrder>,
     queues: BTreeMap<QueueName, QueueState>,
+    /// Topics of events that a claim came across and did not take.
+    separate: BTreeSet<(QueueName, String)>,
     dedupe: BTreeMap<String, ItemId>,
     cluster: ClusterState,
     spaces: BTreeMap<SpaceName, Space>,
@@ -153,6 +155,7 @@ impl Default for MemoryState {
             leases: BTreeMap::new(),
             keys: BTreeMap::new(),
             queues: BTreeMap::from([(QueueName::default(), QueueState::numbered(0))]),
+            separate: BTreeSet::new(),
             dedupe: BTreeMap::new(),
             cluster: ClusterState::default(),
             spaces: BTreeMap::new(),

@@ -2,11 +2,11 @@
 
 use tenure_core::store::{
     Answer, Bury, Counts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
-    Replayed,
+    Replayed, SeparateTopic,
 };
 use tenure_core::{
-    Counters, Guarded, Hold, ItemId, Lease, OutcomeKind, PastHold, QueueName, Record, Refusal,
-    State, Term, Timestamp, reason,
+    Content, Counters, Guarded, Hold, ItemId, Lease, OutcomeKind, PastHold, QueueName, Record,
+    Refusal, State, Term, Timestamp, reason,
 };
 
 use super::rules::Rules;
@@ -77,6 +77,17 @@ impl Queues for MemoryStore {
                     term: line.term,
                     paused: line.paused,
                 })
+                .collect())
+        })
+    }
+
+    fn separate_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<SeparateTopic>> {
+        Box::pin(async move {
+            let now = self.moment(now);
+            let state = self.state();
+            let topics = state.separate.iter();
+            Ok(topics
+                .map(|(queue, topic)| state.separate_topic(queue, topic, now))
                 .collect())
         })
     }
@@ -209,6 +220,24 @@ impl MemoryState {
             }
         }
         counts
+    }
+
+    fn separate_topic(&self, queue: &QueueName, topic: &str, now: Timestamp) -> SeparateTopic {
+        let waiting = self.ready.iter().filter(|(_, _, id)| {
+            let content = self.items.get(id).map(StoredItem::content);
+            let event = content.as_ref().and_then(Content::event);
+            !id.is_delivery()
+                && event.is_some_and(|event| event.queue() == queue && event.topic() == topic)
+        });
+        let (due, delayed): (Vec<Timestamp>, Vec<Timestamp>) =
+            waiting.map(|(_, at, _)| *at).partition(|at| *at <= now);
+        SeparateTopic {
+            queue: queue.clone(),
+            topic: topic.to_owned(),
+            due: u64::try_from(due.len()).unwrap_or(u64::MAX),
+            delayed: u64::try_from(delayed.len()).unwrap_or(u64::MAX),
+            oldest_due: due.iter().min().map(|at| now.since(*at)),
+        }
     }
 
     /// Counts the waiting items of the queue or endpoint with this number.

@@ -137,7 +137,8 @@ impl MemoryState {
                 continue;
             }
             let mut run = vec![*id];
-            run.extend(self.followers(*id, rules, now));
+            let followers = self.followers(*id, rules, now).into_iter();
+            run.extend(followers.take_while(|id| self.stray(*id, claim).is_none()));
             run.truncate(run_length.min(room));
             room -= run.len();
             chosen.extend(run);

@@ -13,8 +13,11 @@ use super::error::store_error;
 use super::queue::Sql;
 use super::row::{get, get_count, get_timestamp, moment};
 use super::sources::Events;
-use crate::lane::{Lane, alone_lane, lane_of, lanes};
+use crate::lane::{Lane, alone_lane, in_turn, lane_of, lanes};
 use crate::limits::{INLINE_REAP_LIMIT, micros};
+
+/// Column of the highest queue number, counted from the first column of an item.
+const LAST_QUEUE: usize = 20;
 
 impl PostgresStore {
     /// Returns the start position of a claim. A claim with an explicit `now` (in tests) scans
@@ -26,14 +29,18 @@ impl PostgresStore {
         }
         let mut wanted: Vec<(Lane, u32)> = Vec::new();
         for (nth, queue) in claim.queues.iter().enumerate() {
-            let number = self.queue_number("claim", queue).await?;
+            self.queue_number("claim", queue).await?;
+            let numbers = self.directory().numbers(queue, &claim.topics);
+            let numbers = in_turn(numbers, &claim.token);
             // A lane scanned twice would return each item twice: a statement does not skip its own
             // locks.
             let is_repeat = claim.queues.iter().take(nth).any(|seen| seen == queue);
             match claim.isolation {
                 _ if is_repeat => {}
-                Isolation::Shared => wanted.extend(lanes(number).map(|lane| (lane, rows))),
-                Isolation::Isolated => wanted.push((alone_lane(number), rows)),
+                Isolation::Shared => wanted.extend(lanes(&numbers).map(|lane| (lane, rows))),
+                Isolation::Isolated => {
+                    wanted.extend(numbers.iter().map(|number| (alone_lane(*number), rows)));
+                }
             }
         }
         Ok(self.start_at(claim, wanted, rows))
@@ -51,10 +58,21 @@ impl PostgresStore {
         start
     }
 
-    /// Follows up a short claim: drops the cursors, promotes arrivals, and reaps. An empty claim is
-    /// repeated from the front if it started behind a cursor, or if a promotion or the reap made
-    /// items available.
+    /// Follows up a claim that is short, and sets aside what it does not take.
     pub(crate) async fn finish_claim(
+        &self,
+        claim: &Claim,
+        start: Start,
+        held: Option<Held>,
+    ) -> Result<Option<Held>, StoreError> {
+        let held = self.finish_short(claim, start, held).await?;
+        self.only_taken(claim, held).await
+    }
+
+    /// Follows up a short claim: drops the cursors, promotes arrivals, and reaps. An empty claim is
+    /// repeated from the front if it started behind a cursor, if a promotion or the reap made items
+    /// available, or if a topic became separate.
+    async fn finish_short(
         &self,
         claim: &Claim,
         start: Start,
@@ -65,7 +83,13 @@ impl PostgresStore {
         }
         self.cursors().drop_lanes(&start.lanes);
         let was_ahead = start.is_ahead;
-        let start = start.again();
+        let lanes = start.lanes.len();
+        let start = if claim.lanes.is_empty() {
+            self.start(claim).await?.again()
+        } else {
+            start.again()
+        };
+        let was_ahead = was_ahead || start.lanes.len() > lanes;
         let mut held = held;
         let has_promoted = self.promote_arrived(claim.now).await?;
         if held.is_none() && (was_ahead || has_promoted) {
@@ -110,6 +134,7 @@ impl PostgresStore {
         rows: &[PgRow],
         first: usize,
     ) -> Result<Option<Held>, StoreError> {
+        self.observe_queues(rows, first + LAST_QUEUE).await?;
         let events = self.events_of("claim", rows, first).await?;
         let held = read_held(claim, start, rows, first, &events);
         let Taken {
@@ -123,6 +148,23 @@ impl PostgresStore {
         }
         self.promotion().took(taken.len(), items);
         Ok(held)
+    }
+}
+
+impl PostgresStore {
+    /// Reads the queues again if the highest number (column `at`) has changed: a queue is new, or a
+    /// topic became separate.
+    async fn observe_queues(&self, rows: &[PgRow], at: usize) -> Result<(), StoreError> {
+        let last = rows.first().map(|row| get::<Option<i32>>(row, at));
+        let last = last
+            .transpose()
+            .map_err(|error| store_error("claim", error))?;
+        if let Some(last) = last.flatten()
+            && !self.directory().ends_with(last)
+        {
+            self.reload_directory("claim").await?;
+        }
+        Ok(())
     }
 }
 

@@ -15,17 +15,17 @@ use crate::enqueue_statement::{self, EnqueueStatement};
 use crate::headers::{read_headers, stored_headers};
 use crate::lane::{Lane, lane};
 use crate::limits::micros;
+use crate::messages::unknown_queue;
 
 impl Intake for PostgresStore {
     fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
         Box::pin(async move {
-            let batch = self.batch(events).await?;
             let lent = self.pool.borrow().await;
             let mut lent = lent.map_err(|error| store_error("enqueue", error))?;
-            let answer = if batch.strict.is_empty() {
-                self.write(lent.connection(), batch).await
-            } else {
-                self.write_strict(lent.connection(), batch).await
+            let answer = match self.batch(lent.connection(), events).await {
+                Ok(batch) if batch.strict.is_empty() => self.write(lent.connection(), batch).await,
+                Ok(batch) => self.write_strict(lent.connection(), batch).await,
+                Err(error) => Err(error),
             };
             lent.give_back(&answer);
             answer
@@ -64,7 +64,7 @@ impl PostgresStore {
         conn: &mut PgConnection,
         events: &[Event],
     ) -> Result<Vec<Enqueued>, StoreError> {
-        let batch = self.batch(events).await?;
+        let batch = self.batch(conn, events).await?;
         self.write(conn, batch).await
     }
 
@@ -80,11 +80,18 @@ impl PostgresStore {
     }
 
     /// Builds the statement's parameters, or the error of the first invalid event.
-    async fn batch(&self, events: &[Event]) -> Result<Batch, StoreError> {
+    async fn batch(&self, conn: &mut PgConnection, events: &[Event]) -> Result<Batch, StoreError> {
+        let mut directory = self.directory();
+        let is_known = |event: &Event| directory.number(event.queue()).is_some();
+        if directory.is_old() || !events.iter().all(is_known) {
+            let queues = self.statements().queues.query().fetch_all(conn).await;
+            directory = self.replace_directory("enqueue", queues)?;
+        }
         let mut batch = Batch::default();
         let mut keys = BTreeSet::new();
         for event in events {
-            let number = self.queue_number("enqueue", event.queue()).await?;
+            let number = directory.number_for(event.queue(), event.topic());
+            let number = number.ok_or_else(|| unknown_queue("enqueue", event.queue()))?;
             let key = event.dedupe().map(str::to_owned);
             if key.as_ref().is_some_and(|key| !keys.insert(key.clone())) {
                 batch

@@ -26,6 +26,7 @@ mod queue;
 mod replays;
 pub(crate) mod row;
 mod rows;
+mod set_aside;
 mod settle;
 mod sources;
 pub(crate) mod statements;
@@ -40,7 +41,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
 use sqlx::{ConnectOptions, PgConnection, PgPool};
 use tenure_core::store::StoreError;
-use tenure_core::{Identifier, QueueName};
+use tenure_core::{Identifier, QueueName, TopicSet};
 
 pub use self::migrate::migration_sql;
 pub use self::rows::PostgresRows;
@@ -260,12 +261,15 @@ impl PostgresStore {
         verb: &'static str,
         rows: Result<Vec<PgRow>, sqlx::Error>,
     ) -> Result<Directory, StoreError> {
-        let read = |row: &PgRow| Ok((row::get::<String>(row, 0)?, row::get::<i32>(row, 1)?));
+        let read = |row: &PgRow| {
+            let name: String = row::get(row, 0)?;
+            Ok((name, row::get::<String>(row, 4)?, row::get::<i32>(row, 1)?))
+        };
         let queues = rows.and_then(|rows| rows.iter().map(read).collect::<Result<Vec<_>, _>>());
         let queues = queues.map_err(|error| store_error(verb, error))?;
         let named = queues
             .into_iter()
-            .filter_map(|(name, number)| Some((QueueName::new(&name).ok()?, number)));
+            .filter_map(|(name, topic, number)| Some((QueueName::new(&name).ok()?, topic, number)));
         let directory = Directory::new(named);
         let mut kept = self
             .directory
@@ -284,6 +288,17 @@ impl PostgresStore {
         directory
             .number(queue)
             .ok_or_else(|| unknown_queue(verb, queue))
+    }
+
+    /// Returns the numbers of a queue and of its separate topics.
+    async fn queue_numbers(
+        &self,
+        verb: &'static str,
+        queue: &QueueName,
+    ) -> Result<Vec<i32>, StoreError> {
+        self.queue_number(verb, queue).await?;
+        let directory = self.reload_directory(verb).await?;
+        Ok(directory.numbers(queue, &TopicSet::any()))
     }
 
     /// Returns a directory that knows the queues of all these lanes; reloads it if necessary.

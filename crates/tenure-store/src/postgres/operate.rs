@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
     Answer, Bury, Counts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
-    Replayed, StoreError,
+    Replayed, SeparateTopic, StoreError,
 };
 use tenure_core::{
     Counters, Fence, Guarded, Hold, ItemId, OutcomeKind, PastHold, QueueName, Record, Refusal,
@@ -140,7 +140,7 @@ impl PostgresStore {
         };
         let queue = match &filter.queue {
             None => None,
-            Some(queue) => Some(self.queue_number("list", queue).await?),
+            Some(queue) => Some(self.queue_numbers("list", queue).await?),
         };
         let (behind, before) = match filter.kind {
             Kind::Events => (i64::MIN, ItemId::FIRST_DELIVERY + 1),
@@ -214,8 +214,19 @@ impl Queues for PostgresStore {
     fn queues(&self) -> Answer<'_, Vec<Queue>> {
         Box::pin(async move {
             let rows = self.statements().queues.query().all_from(&self.pool).await;
-            let queues = rows.and_then(|rows| rows.iter().map(queue).collect());
-            queues.map_err(|error| store_error("queues", error))
+            let is_queue = |row: &&PgRow| get(row, 4).is_ok_and(str::is_empty);
+            let read = |rows: Vec<PgRow>| rows.iter().filter(is_queue).map(queue).collect();
+            rows.and_then(read)
+                .map_err(|error| store_error("queues", error))
+        })
+    }
+
+    fn separate_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<SeparateTopic>> {
+        Box::pin(async move {
+            let query = self.statements().separate_topics.query().bind(moment(now));
+            let rows = query.all_from(&self.pool).await;
+            let topics = rows.and_then(|rows| rows.iter().map(separate_topic).collect());
+            topics.map_err(|error| store_error("topics", error))
         })
     }
 
@@ -257,6 +268,18 @@ fn queue(row: &PgRow) -> Result<Queue, sqlx::Error> {
         name: queue_name(get(row, 0)?),
         term,
         paused: get(row, 3)?,
+    })
+}
+
+fn separate_topic(row: &PgRow) -> Result<SeparateTopic, sqlx::Error> {
+    let count = |index| Ok::<_, sqlx::Error>(get::<i64>(row, index)?.unsigned_abs());
+    Ok(SeparateTopic {
+        queue: queue_name(get(row, 0)?),
+        topic: get(row, 1)?,
+        due: count(2)?,
+        delayed: count(3)?,
+        oldest_due: get::<Option<i64>>(row, 4)?
+            .map(|micros| Duration::from_micros(micros.unsigned_abs())),
     })
 }
 

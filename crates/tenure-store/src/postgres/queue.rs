@@ -26,6 +26,9 @@ pub(crate) type Sql<'q> = Query<'q, Postgres, PgArguments>;
 impl LeaseStore for PostgresStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
         Box::pin(async move {
+            if claim.topics.is_empty() {
+                return Ok(None);
+            }
             self.promote_first(claim.now).await?;
             let start = self.start(claim).await?;
             let held = self.claim_from(claim, &start).await?;
@@ -78,7 +81,7 @@ impl LeaseStore for PostgresStore {
         Box::pin(async move {
             settle.check()?;
             let pending = self.pending(settle).await?;
-            if settle.calls.is_empty() && pending.is_nothing() {
+            if settle.calls.is_empty() && pending.is_nothing() && !claim.topics.is_empty() {
                 return self.settle_and_claim_by(settle, claim, pending.rules).await;
             }
             let settlement = self.settle_with(settle, pending).await?;

@@ -2,38 +2,52 @@
 //!
 //! The claim reads due items from ready, lane by lane. It takes every item without a key; the heads
 //! of keys share the rest of the limit in their order, each with a run of the items behind it. The
-//! lane of an endpoint has its own limit, too.
+//! lane of an endpoint has its own limit, too. Events of topics that the claim does not take move into
+//! lanes of their own.
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, named_params};
 use tenure_core::store::{Claim, Isolation, Reap, StoreError};
-use tenure_core::{Held, Lease, Timestamp};
+use tenure_core::{Held, Lease, QueueName, Timestamp};
 
 use super::error::failed;
 use super::holds::{Runs, ids_by_key, json};
+use super::intake::number_for;
 use super::queue::{LaneRequest, check_fresh, draw_fence, lanes_of};
 use super::reap::reap;
-use super::row::Waiting;
+use super::row::{RowContent, Waiting};
 use super::{sources, statements as sql};
-use crate::lane::Lane;
-use crate::limits::INLINE_REAP_LIMIT;
+use crate::lane::{Lane, same_step};
+use crate::limits::{INLINE_REAP_LIMIT, SEPARATE_TOPICS_MAX, STRAY_DELAY};
+
+/// Events that a claim may set aside in one transaction: the writer has other work, too.
+const STRAYS_MAX: usize = 5_000;
+
+/// The answer of a claim.
+pub(super) enum Claimed {
+    Held(Option<Held>),
+    /// The claim only set events aside, and there may be more.
+    OnlyStrays,
+}
 
 pub(super) fn claim(
     connection: &Connection,
     ask: &Claim,
     now: Timestamp,
-) -> Result<Option<Held>, StoreError> {
+) -> Result<Claimed, StoreError> {
     let lanes = lanes_of(connection, ask)?;
     let limit = usize::try_from(ask.most()).unwrap_or(usize::MAX);
-    if limit == 0 {
-        return Ok(None);
+    if limit == 0 || ask.topics.is_empty() {
+        return Ok(Claimed::Held(None));
     }
     let taking = ClaimInProgress {
         connection,
         ask,
         limit,
         now,
+        strays: Strays::default(),
     };
     let (mut items, mut is_cut) = taking.take(&lanes).map_err(failed("claim"))?;
     if let (true, Some(policy)) = (items.len() < limit && !is_cut, &ask.recovery) {
@@ -46,7 +60,11 @@ pub(super) fn claim(
         }
     }
     if items.is_empty() {
-        return Ok(None);
+        return Ok(if taking.strays.is_over() {
+            Claimed::OnlyStrays
+        } else {
+            Claimed::Held(None)
+        });
     }
     check_fresh(connection, &ask.token)?;
     let lease = Lease {
@@ -60,7 +78,7 @@ pub(super) fn claim(
         .map_err(failed("claim"))?;
     let mut held = Held::new(lease, items, ask.most());
     held.is_full |= is_cut;
-    Ok(Some(held))
+    Ok(Claimed::Held(Some(held)))
 }
 
 /// A claim that moves items out of ready and the backlog.
@@ -69,6 +87,22 @@ struct ClaimInProgress<'a> {
     ask: &'a Claim,
     limit: usize,
     now: Timestamp,
+    strays: Strays,
+}
+
+/// Events that a claim sets aside.
+#[derive(Default)]
+struct Strays {
+    /// Number set aside so far.
+    count: Cell<usize>,
+    /// Numbers of their topics; `None`: the topic cannot become separate.
+    numbers: RefCell<HashMap<(QueueName, String), Option<i32>>>,
+}
+
+impl Strays {
+    fn is_over(&self) -> bool {
+        self.count.get() >= STRAYS_MAX
+    }
 }
 
 /// Due items of a lane, oldest first.
@@ -130,26 +164,108 @@ impl ClaimInProgress<'_> {
         left: usize,
         progress: &mut ReadProgress,
     ) -> rusqlite::Result<Due<'b>> {
-        let mut items = Vec::new();
+        let limit = left.min(request.most);
+        let mut rows = limit;
+        loop {
+            let (items, strays) = self.read(request, (limit, rows), progress)?;
+            if strays.is_empty() {
+                return Ok(Due { request, items });
+            }
+            self.set_aside(request, &strays)?;
+            if !items.is_empty() || self.strays.is_over() {
+                // Items of the claim remain behind those that were set aside.
+                progress.is_cut = true;
+                return Ok(Due { request, items });
+            }
+            rows = rows.max(STRAYS_MAX / 5);
+        }
+    }
+
+    /// Reads up to `rows` due items of a lane: up to `limit` that the claim takes, and the others.
+    fn read(
+        &self,
+        request: &LaneRequest,
+        (limit, rows): (usize, usize),
+        progress: &mut ReadProgress,
+    ) -> rusqlite::Result<(Vec<Waiting>, Vec<Waiting>)> {
+        let (mut items, mut strays) = (Vec::new(), Vec::new());
         let mut statement = self.connection.prepare_cached(sql::CLAIM_DUE)?;
         let mut due = statement.query(named_params! {
             ":lane": request.lane,
             ":now": self.now.as_micros(),
-            ":limit": i64::try_from(left.min(request.most)).unwrap_or(i64::MAX),
+            ":limit": i64::try_from(rows).unwrap_or(i64::MAX),
         })?;
         while let Some(found) = due.next()? {
-            if self.has_enough(progress) {
+            if self.has_enough(progress) || items.len() >= limit {
                 progress.is_cut = true;
                 break;
             }
             let item = Waiting::read(found, request.queue.as_ref())?;
+            if !self.takes(&item) {
+                strays.push(item);
+                continue;
+            }
             match item.key() {
                 None => progress.unkeyed += 1,
                 Some(_) => progress.heads += 1,
             }
             items.push(item);
         }
-        Ok(Due { request, items })
+        Ok((items, strays))
+    }
+
+    /// Returns true if the claim takes the topic of this item.
+    fn takes(&self, item: &Waiting) -> bool {
+        match &item.content {
+            RowContent::Event(event) => self.ask.topics.takes(event.topic()),
+            RowContent::Delivery { .. } => true,
+        }
+    }
+
+    /// Moves events from the lane of their queue into the lanes of their topics.
+    fn set_aside(&self, request: &LaneRequest, strays: &[Waiting]) -> rusqlite::Result<()> {
+        let mut moved: Vec<(i64, Lane, i64)> = Vec::with_capacity(strays.len());
+        for item in strays {
+            let RowContent::Event(event) = &item.content else {
+                continue;
+            };
+            let number = self.separate(event.queue(), event.topic())?;
+            let (lane, at) = match number {
+                Some(number) => (same_step(request.lane, number), item.available_at),
+                // With too many separate topics, the event waits in the lane of its queue.
+                None => (request.lane, self.now.after(STRAY_DELAY)),
+            };
+            moved.push((item.id.number(), lane, at.as_micros()));
+        }
+        let places = strays.iter();
+        let places = places.map(|item| (item.available_at.as_micros(), item.id.number()));
+        self.remove(request.lane, &places.collect::<Vec<_>>(), false)?;
+        for text in [sql::SEPARATE_LANES, sql::SEPARATE_READY] {
+            let mut statement = self.connection.prepare_cached(text)?;
+            statement.execute(named_params! {":strays": json(&moved)})?;
+        }
+        self.strays
+            .count
+            .set(self.strays.count.get() + strays.len());
+        Ok(())
+    }
+
+    /// Returns the number of a separate topic; `None` if the queue has too many.
+    fn separate(&self, queue: &QueueName, topic: &str) -> rusqlite::Result<Option<i32>> {
+        let name = (queue.clone(), topic.to_owned());
+        if let Some(number) = self.strays.numbers.borrow().get(&name) {
+            return Ok(*number);
+        }
+        self.connection
+            .prepare_cached(sql::SEPARATE_ADDED)?
+            .execute(named_params! {
+                ":name": queue.as_str(), ":topic": topic, ":most": SEPARATE_TOPICS_MAX,
+            })?;
+        let queue_number = number_for(self.connection, queue, "")?;
+        let number = number_for(self.connection, queue, topic)?;
+        let number = number.filter(|number| Some(*number) != queue_number);
+        self.strays.numbers.borrow_mut().insert(name, number);
+        Ok(number)
     }
 
     /// Returns true if the heads read so far can fill the claim with their runs; reading further
@@ -275,7 +391,8 @@ impl ClaimInProgress<'_> {
             }
         }
         let may_follow = |(item, lane, turn): &Follower| {
-            *lane == due.request.lane && *turn == item.id.number() && item.available_at <= self.now
+            let is_next = *lane == due.request.lane && *turn == item.id.number();
+            is_next && item.available_at <= self.now && self.takes(item)
         };
         let run_of = |mut all: Vec<Follower>| {
             all.sort_by_key(|(_, _, turn)| *turn);

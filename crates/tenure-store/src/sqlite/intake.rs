@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, ToSql, named_params};
+use rusqlite::{Connection, OptionalExtension as _, ToSql, named_params};
 use tenure_core::store::{Answer, Enqueued, Intake, Kind, StoreError};
 use tenure_core::{Encoding, Event, ItemId, Priority, QueueName, StoredEvent, Timestamp};
 use uuid::Uuid;
@@ -113,29 +113,44 @@ fn enqueue(
     events: &[Event],
     now: Timestamp,
 ) -> Result<Vec<Enqueued>, StoreError> {
-    let queues = queues(connection).map_err(failed(VERB))?;
+    let mut numbers = HashMap::new();
     // Check all events before writing the first.
     let lanes = events
         .iter()
-        .map(|event| lane_of(event, &queues))
+        .map(|event| lane_of(connection, event, &mut numbers))
         .collect::<Result<Vec<Lane>, StoreError>>()?;
     write(connection, events, &lanes, now).map_err(failed(VERB))
 }
 
-fn queues(connection: &Connection) -> rusqlite::Result<HashMap<String, i32>> {
-    connection
-        .prepare_cached(sql::ENQUEUE_QUEUES)?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect()
+/// Returns the lane of an event, or an error if its queue is unknown. `numbers` has those of the
+/// events before it.
+fn lane_of<'a>(
+    connection: &Connection,
+    event: &'a Event,
+    numbers: &mut HashMap<(&'a QueueName, &'a str), i32>,
+) -> Result<Lane, StoreError> {
+    let (queue, topic) = (event.queue(), event.topic());
+    let number = match numbers.get(&(queue, topic)) {
+        Some(number) => Some(*number),
+        None => number_for(connection, queue, topic).map_err(failed(VERB))?,
+    };
+    let number = number.ok_or_else(|| unknown_queue(VERB, queue))?;
+    numbers.insert((queue, topic), number);
+    Ok(lane(number, event.priority()))
 }
 
-/// Returns the lane of an event, or an error if its queue is unknown.
-fn lane_of(event: &Event, queues: &HashMap<String, i32>) -> Result<Lane, StoreError> {
-    let queue = event.queue();
-    match queues.get(queue.as_str()) {
-        Some(number) => Ok(lane(*number, event.priority())),
-        None => Err(unknown_queue(VERB, queue)),
-    }
+/// Returns the number for events of this topic: that of the topic if it is separate, or of the
+/// queue.
+pub(super) fn number_for(
+    connection: &Connection,
+    queue: &QueueName,
+    topic: &str,
+) -> rusqlite::Result<Option<i32>> {
+    let ask = named_params! {":queue": queue.as_str(), ":topic": topic};
+    connection
+        .prepare_cached(sql::ENQUEUE_NUMBER)?
+        .query_row(ask, |row| row.get(0))
+        .optional()
 }
 
 /// Writes events and their rows in ready or the backlog, except those whose dedupe key exists.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, named_params};
 use tenure_core::store::{
     Answer, Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts,
-    Queues, Replay, Replayed,
+    Queues, Replay, Replayed, SeparateTopic,
 };
 use tenure_core::{Guarded, ItemId, PastHold, QueueName, Record, Refusal, State, Term, Timestamp};
 
@@ -74,6 +74,13 @@ impl Queues for SqliteStore {
     fn queues(&self) -> Answer<'_, Vec<Queue>> {
         Box::pin(self.writer.read("queues", |connection| {
             queues(connection).map_err(failed("queues"))
+        }))
+    }
+
+    fn separate_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<SeparateTopic>> {
+        let now = self.moment(now);
+        Box::pin(self.writer.read("topics", move |connection| {
+            separate_topics(connection, now).map_err(failed("topics"))
         }))
     }
 
@@ -199,7 +206,16 @@ fn count(connection: &Connection, now: Timestamp) -> rusqlite::Result<Counts> {
             behind: behind.get(&number).copied().unwrap_or_default(),
             ..waiting(connection, number, now)?
         };
-        counts.queues.push((name, of_queue));
+        // The separate topics of a queue come behind it.
+        match counts.queues.last_mut() {
+            Some((last, sum)) if *last == name => {
+                sum.due += of_queue.due;
+                sum.delayed += of_queue.delayed;
+                sum.behind += of_queue.behind;
+                sum.oldest_due = sum.oldest_due.max(of_queue.oldest_due);
+            }
+            _ => counts.queues.push((name, of_queue)),
+        }
     }
     let events = settled(connection, Kind::Events, now)?;
     (counts.claimed, counts.lapsed, counts.dead) = (events.claimed, events.lapsed, events.dead);
@@ -265,8 +281,8 @@ fn settled(connection: &Connection, kind: Kind, now: Timestamp) -> rusqlite::Res
 }
 
 fn waiting(connection: &Connection, queue: i32, now: Timestamp) -> rusqlite::Result<QueueCounts> {
-    let first = lanes(queue).next().unwrap_or_default();
-    let next = lanes(queue + 1).next().unwrap_or_default();
+    let first = lanes(&[queue]).next().unwrap_or_default();
+    let next = lanes(&[queue + 1]).next().unwrap_or_default();
     connection.prepare_cached(sql::COUNT_WAITING)?.query_row(
         named_params! {":now": now.as_micros(), ":lane": first, ":next_lane": next},
         |row| {
@@ -279,6 +295,24 @@ fn waiting(connection: &Connection, queue: i32, now: Timestamp) -> rusqlite::Res
             })
         },
     )
+}
+
+fn separate_topics(
+    connection: &Connection,
+    now: Timestamp,
+) -> rusqlite::Result<Vec<SeparateTopic>> {
+    let mut statement = connection.prepare_cached(sql::SEPARATE_TOPICS)?;
+    let read = |found: &rusqlite::Row<'_>| {
+        let waits = waiting(connection, found.get(1)?, now)?;
+        Ok(SeparateTopic {
+            queue: row::queue_name(found, 0)?,
+            topic: found.get(2)?,
+            due: waits.due,
+            delayed: waits.delayed,
+            oldest_due: waits.oldest_due,
+        })
+    };
+    statement.query_map([], read)?.collect()
 }
 
 fn queues(connection: &Connection) -> rusqlite::Result<Vec<Queue>> {

@@ -10,21 +10,27 @@ use tenure_core::store::{
 };
 use tenure_core::{Fence, Guarded, Held, QueueName, Refusal, Timestamp, Token};
 
-use super::claim::claim;
+use super::claim::{Claimed, claim};
 use super::error::failed;
 use super::holds::{self, json};
 use super::reap::reap;
 use super::settle::settle;
 use super::{SqliteStore, row, statements as sql};
-use crate::lane::{Lane, alone_lane, lane_of, lanes};
+use crate::lane::{Lane, alone_lane, in_turn, lane_of, lanes};
 use crate::messages::{unknown_queue, used_before};
 
 impl LeaseStore for SqliteStore {
     fn claim<'a>(&'a self, ask: &'a Claim) -> Answer<'a, Option<Held>> {
-        let (now, ask) = (ask.now, ask.clone());
-        Box::pin(self.write("claim", now, move |connection, now| {
-            claim(connection, &ask, now)
-        }))
+        Box::pin(async move {
+            loop {
+                let (now, ask) = (ask.now, ask.clone());
+                let write = move |connection: &Connection, now| claim(connection, &ask, now);
+                match self.write("claim", now, write).await? {
+                    Claimed::Held(held) => return Ok(held),
+                    Claimed::OnlyStrays => {}
+                }
+            }
+        })
     }
 
     fn renew<'a>(&'a self, ask: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
@@ -53,13 +59,20 @@ impl LeaseStore for SqliteStore {
         let (first, then) = (first.clone(), then.clone());
         Box::pin(async move {
             first.check()?;
-            self.write("settle", first.now, move |connection, now| {
+            let first_now = first.now;
+            let again = then.clone();
+            let write = move |connection: &Connection, now| {
                 check_fresh(connection, &then.token)?;
                 let settlement = settle(connection, &first, now)?;
-                let held = claim(connection, &then, then.now.unwrap_or(now))?;
-                Ok((settlement, held))
-            })
-            .await
+                let claimed = claim(connection, &then, then.now.unwrap_or(now))?;
+                Ok((settlement, claimed))
+            };
+            let (settlement, claimed) = self.write("settle", first_now, write).await?;
+            match claimed {
+                Claimed::Held(held) => Ok((settlement, held)),
+                // The items are settled; an error of the claim must not say otherwise.
+                Claimed::OnlyStrays => Ok((settlement, self.claim(&again).await.unwrap_or(None))),
+            }
         })
     }
 
@@ -94,6 +107,14 @@ pub(super) fn check_fresh(connection: &Connection, token: &Token) -> Result<(), 
     Err(used_before("claim"))
 }
 
+/// A queue with its separate topics.
+#[derive(Default)]
+pub(super) struct QueueNumbers {
+    /// Its number, and those of its separate topics; the topic of the queue itself is empty.
+    numbers: Vec<(String, i32)>,
+    is_paused: bool,
+}
+
 /// A lane that a claim reads.
 pub(super) struct LaneRequest {
     pub(super) lane: Lane,
@@ -114,21 +135,26 @@ pub(super) fn lanes_of(
     let queues = queues_named(connection, &ask.queues).map_err(failed("claim"))?;
     let mut all: Vec<LaneRequest> = Vec::new();
     for name in &ask.queues {
-        let (number, is_paused) = *queues
+        let queue = queues
             .get(name.as_str())
             .ok_or_else(|| unknown_queue("claim", name))?;
         // Skip a queue that is named twice.
-        if is_paused || all.iter().any(|seen| seen.queue.as_ref() == Some(name)) {
+        if queue.is_paused || all.iter().any(|seen| seen.queue.as_ref() == Some(name)) {
             continue;
         }
+        let taken = queue.numbers.iter();
+        let taken = taken.filter(|(topic, _)| topic.is_empty() || ask.topics.takes(topic));
+        let numbers = in_turn(taken.map(|(_, number)| *number).collect(), &ask.token);
         let request = |lane| LaneRequest {
             lane,
             most: usize::MAX,
             queue: Some(name.clone()),
         };
         match ask.isolation {
-            Isolation::Shared => all.extend(lanes(number).map(request)),
-            Isolation::Isolated => all.push(request(alone_lane(number))),
+            Isolation::Shared => all.extend(lanes(&numbers).map(request)),
+            Isolation::Isolated => {
+                all.extend(numbers.iter().map(|number| request(alone_lane(*number))));
+            }
         }
     }
     Ok(all)
@@ -154,18 +180,21 @@ fn endpoint_lanes(connection: &Connection, ask: &Claim) -> rusqlite::Result<Vec<
     Ok(request.collect())
 }
 
-/// Returns the number of each queue, and true if it is paused.
+/// Returns the queues with these names.
 pub(super) fn queues_named(
     connection: &Connection,
     names: &[QueueName],
-) -> rusqlite::Result<HashMap<String, (i32, bool)>> {
-    let names: Vec<&str> = names.iter().map(QueueName::as_str).collect();
-    connection
-        .prepare_cached(sql::CLAIM_QUEUES)?
-        .query_map(named_params! {":names": json(&names)}, |row| {
-            Ok((row.get(0)?, (row.get(1)?, row.get(2)?)))
-        })?
-        .collect()
+) -> rusqlite::Result<HashMap<String, QueueNumbers>> {
+    let names: BTreeSet<&str> = names.iter().map(QueueName::as_str).collect();
+    let mut statement = connection.prepare_cached(sql::CLAIM_QUEUES)?;
+    let mut rows = statement.query(named_params! {":names": json(&names)})?;
+    let mut queues: HashMap<String, QueueNumbers> = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let queue = queues.entry(row.get(0)?).or_default();
+        queue.numbers.push((row.get(3)?, row.get(1)?));
+        queue.is_paused |= row.get::<_, bool>(2)?;
+    }
+    Ok(queues)
 }
 
 fn renew(

@@ -122,6 +122,10 @@ guarded! {
 
 statements! {
     "queue", ALL:
+    SEPARATE_ADDED = "separate", "added";
+    SEPARATE_LANES = "separate", "lanes";
+    SEPARATE_READY = "separate", "ready";
+    SEPARATE_TOPICS = "separate", "topics";
     CLAIM_QUEUES = "claim", "queues";
     CLAIM_ENDPOINTS = "claim", "endpoints";
     CLAIM_USED = "claim", "used";
@@ -151,7 +155,7 @@ statements! {
     REAP_COUNTERS = "reap", "counters";
     LOOK_PLACE = "look", "place";
     LOOK_SAID = "look", "said";
-    ENQUEUE_QUEUES = "enqueue", "queues";
+    ENQUEUE_NUMBER = "enqueue", "number";
     ENQUEUE_LAST = "enqueue", "last";
     ENQUEUE_GIVEN = "enqueue", "given";
     ENQUEUE_EVENT = "enqueue", "event";

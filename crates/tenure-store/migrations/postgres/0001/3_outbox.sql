@@ -101,7 +101,11 @@ begin
             using errcode = 'check_violation';
     end if;
     event.queue := coalesce(event.queue, 'default');
-    select q.number into queue_number from tenure_queues q where q.name = event.queue;
+    select q.number into queue_number
+    from tenure_queues q
+    where q.name = event.queue and q.topic in ('', event.topic)
+    order by q.topic desc
+    limit 1;
     if queue_number is null then
         raise exception 'there is no queue %', quote_literal(event.queue)
             using errcode = 'foreign_key_violation', hint = format('add it with: tenure queues add %s', event.queue);

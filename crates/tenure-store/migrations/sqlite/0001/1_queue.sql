@@ -3,12 +3,16 @@
 -- Wide rows are never updated; a lease is one row per claim. Times are microseconds since 1970.
 
 -- Named queues of events. A lane is number * 16 + (7 - priority); number * 16 + 8 is for the items of the
--- queue that must be claimed alone. Endpoints take their numbers from the same range.
+-- queue that must be claimed alone. A row with a topic has the lanes of that topic of the queue, which only
+-- workers that take the topic read: a claim adds it when it comes across an event of a topic that its worker
+-- does not take. Endpoints take their numbers from the same range.
 create table tenure_queues (
     number    integer primary key check (number >= 0),
-    name      text    not null unique check (length(cast(name as blob)) between 1 and 255),
+    name      text    not null check (length(cast(name as blob)) between 1 and 255),
+    topic     text    not null default '' check (length(cast(topic as blob)) <= 255),
     term_ms   integer check (term_ms between 1 and 86400000),
-    is_paused integer not null default 0 check (is_paused in (0, 1))
+    is_paused integer not null default 0 check (is_paused in (0, 1)),
+    unique (name, topic)
 ) strict;
 
 insert into tenure_queues (number, name)

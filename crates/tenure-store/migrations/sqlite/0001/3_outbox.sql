@@ -142,8 +142,14 @@ begin
     )
     values (
         (select last_id from tenure_ids where kind = 'event'),
-        (select number from tenure_queues where name = coalesce(new.queue, 'default')) * 16
-            + 7 - coalesce(new.priority, 0),
+        (
+            select number
+            from tenure_queues
+            where name = coalesce(new.queue, 'default')
+                and topic in ('', new.topic)
+            order by topic desc
+            limit 1
+        ) * 16 + 7 - coalesce(new.priority, 0),
         strftime('%s', 'now') * 1000000 + substr(strftime('%f', 'now'), 4) * 1000,
         coalesce(
             new.available_at,

@@ -5,4 +5,4 @@
 -- Relies on: tenure_queues_pkey.
 insert into tenure_queues as q (name, term_ms)
 values ($1, $2)
-on conflict (name) do update set term_ms = excluded.term_ms
+on conflict (name, topic) do update set term_ms = excluded.term_ms

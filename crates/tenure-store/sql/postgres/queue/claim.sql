@@ -94,7 +94,7 @@ with lane as materialized (
     having count(*) > 0
     returning fence, claimed_at, locked_until
 )
-select a.has_arrivals, c.*
+select a.has_arrivals, c.*, (select max(q.number) from tenure_queues q) as last_queue
 from (select exists (select from tenure_arrivals) as has_arrivals) a
 left join (
     select d.id, d.lane, d.available_at, l.fence, l.claimed_at, l.locked_until,

@@ -1,6 +1,7 @@
 -- count: counts the items by state, in one snapshot.
 -- Parameters: $1 now.
--- Returns: per queue, and per endpoint with waiting deliveries: name (null for an endpoint), due, delayed,
+-- Returns: per queue with its separate topics, and per endpoint with waiting deliveries: name (null for an
+--   endpoint), due, delayed,
 --   the first available_at that is due, the number of items that wait behind another of their key, the
 --   number of the queue or endpoint; in each row also the time, and the totals of events and then of
 --   deliveries: claimed, lapsed, dead, all.
@@ -8,8 +9,8 @@
 --   which.
 -- Relies on: tenure_ready_pkey, tenure_backlog_pkey, tenure_dead_pkey and tenure_events_pkey, read whole.
 with wait as (
-    select number, sum(due) as due, sum(delayed) as delayed, min(first_due_at) as first_due_at,
-           sum(behind) as behind
+    select coalesce(q.number, w.number) as number, sum(due) as due, sum(delayed) as delayed,
+           min(first_due_at) as first_due_at, sum(behind) as behind
     from (
         select lane >> 4 as number,
                count(*) filter (where available_at <= coalesce($1::timestamptz, now())) as due,
@@ -24,14 +25,16 @@ with wait as (
         from tenure_backlog
         group by lane >> 4
     ) as w
-    group by number
+    left join tenure_queues t on t.number = w.number
+    left join tenure_queues q on q.name = t.name and q.topic = ''
+    group by coalesce(q.number, w.number)
 )
 select q.name, coalesce(w.due, 0)::bigint as due, coalesce(w.delayed, 0)::bigint as delayed,
        w.first_due_at, coalesce(w.behind, 0)::bigint as behind, coalesce(q.number, w.number) as number,
        coalesce($1::timestamptz, now()) as now,
        l.claimed, l.lapsed, d.dead, e.events, l.claimed_deliveries, l.lapsed_deliveries,
        d.dead_deliveries, e.deliveries
-from tenure_queues q
+from (select name, number from tenure_queues where topic = '') q
 full join wait w on w.number = q.number
 cross join (
     select coalesce(sum(n) filter (where not is_delivery), 0)::bigint as claimed,

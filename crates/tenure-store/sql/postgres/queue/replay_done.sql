@@ -24,7 +24,7 @@ select array(
              and ($5::text is null or e.topic = $5)
              and ($6::text is null
                   or coalesce((select x.lane from tenure_events x where x.id = e.source), e.lane) >> 4
-                     = (select q.number from tenure_queues q where q.name = $6))
+                     in (select q.number from tenure_queues q where q.name = $6))
              and ($7::timestamptz is null or e.created_at >= $7)
              and ($8::text is null or e.ordering_key = $8)
              and ($9::timestamptz is null or e.created_at < $9)

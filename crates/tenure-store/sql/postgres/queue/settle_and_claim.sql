@@ -307,7 +307,8 @@ with held as materialized (
     returning fence, claimed_at, locked_until
 )
 select a.is_late, a.rest, a.refused, a.early, a.has_promoted, a.is_stale,
-       exists (select from tenure_arrivals) as has_arrivals, c.*
+       exists (select from tenure_arrivals) as has_arrivals, c.*,
+       (select max(q.number) from tenure_queues q) as last_queue
 from answer a
 left join (
     select d.id, d.lane, d.available_at, l.fence, l.claimed_at, l.locked_until,

@@ -157,7 +157,7 @@ with ended as (
 select a.settled, a.is_late, exists (select from tenure_arrivals) as has_arrivals,
        exists (select from promoted) as has_promoted,
        coalesce($4::bigint <> (select v.rules_version from tenure_endpoints_version v where v.singleton = 1), false)
-           as is_stale, c.*
+           as is_stale, c.*, (select max(q.number) from tenure_queues q) as last_queue
 from (select count(*) as settled, coalesce(bool_or(is_late), false) as is_late from ended) a
 left join (
     select d.id, d.lane, d.available_at, l.fence, l.claimed_at, l.locked_until,

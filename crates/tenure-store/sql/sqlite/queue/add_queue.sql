@@ -13,5 +13,5 @@ from (
     select number from tenure_endpoints
 )
 where true
-on conflict (name) do update set
+on conflict (name, topic) do update set
     term_ms = excluded.term_ms;

@@ -17,7 +17,7 @@
 --   tables.
 
 -- statement: queues
-select queue.name, queue.number, queue.is_paused
+select queue.name, queue.number, queue.is_paused, queue.topic
 from json_each(:names) as named
 cross join tenure_queues as queue
     on queue.name = named.value;

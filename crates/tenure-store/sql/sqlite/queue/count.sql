@@ -14,7 +14,7 @@
 -- statement: queues
 select name, number
 from tenure_queues
-order by name;
+order by name, topic;
 
 -- statement: endpoints
 select number

@@ -2,14 +2,19 @@
 -- Parameters: :lane, :now, :available_at, :event_id, :topic, :ordering_key, :encoding, :headers, :payload
 --   of one event (run for each: a payload inside a JSON array of all events would be parsed three times)
 --   with its :id; :first and :last, the assigned ids; :kind, event or delivery.
--- Returns: queues: name and number of every queue; last: the last assigned id.
+-- Returns: number: that of the topic :topic of the queue :queue if it is separate, or of the queue; last: the
+--   last assigned id.
 -- Keeps: laws 7, 8: all of it is in one transaction, the caller's or its own. The first event of an unknown
 --   key is its head; every other event with a key waits behind.
 -- Relies on: the primary keys; the ids of one transaction are consecutive, because there is one writer.
 
--- statement: queues
-select name, number
-from tenure_queues;
+-- statement: number
+select number
+from tenure_queues
+where name = :queue
+    and topic in ('', :topic)
+order by topic desc
+limit 1;
 
 -- statement: last
 select last_id

@@ -34,14 +34,14 @@ where waiting.id > :after
                 and (:topic is null or event.topic = :topic)
                 and (
                     :queue is null
-                    or (select number from tenure_queues where name = :queue) = coalesce(
+                    or coalesce(
                         (
                             select source.lane
                             from tenure_events as source
                             where source.id = event.source
                         ),
                         event.lane
-                    ) / 16
+                    ) / 16 in (select number from tenure_queues where name = :queue)
                 )
         )
     )

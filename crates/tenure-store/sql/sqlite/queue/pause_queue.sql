@@ -1,6 +1,6 @@
--- pause_queue: pauses or resumes a queue: claims skip a paused one.
+-- pause_queue: pauses or resumes a queue with its separate topics: claims skip a paused one.
 -- Parameters: :name, :paused.
--- Returns: the number of the queue; no row: the queue does not exist.
+-- Returns: the numbers of the queue and its separate topics; no row: the queue does not exist.
 -- Keeps: existing leases are not changed.
 -- Relies on: the unique index on the names.
 

@@ -7,4 +7,5 @@
 -- statement: queues
 select name, term_ms, is_paused
 from tenure_queues
+where topic = ''
 order by name;

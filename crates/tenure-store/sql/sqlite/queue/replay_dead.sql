@@ -30,10 +30,10 @@ where dead.id > :after
     and (:key is null or event.ordering_key = :key)
     and (
         :queue is null
-        or (select number from tenure_queues where name = :queue) = coalesce(
+        or coalesce(
             (select source.lane from tenure_events as source where source.id = event.source),
             event.lane
-        ) / 16
+        ) / 16 in (select number from tenure_queues where name = :queue)
     )
 order by dead.id
 limit :limit;

@@ -100,6 +100,7 @@ mod reap;
 mod renew;
 mod settle;
 mod time;
+mod topics;
 mod transitions;
 mod turns;
 mod webhooks;
@@ -122,6 +123,7 @@ pub(crate) fn all() -> impl Iterator<Item = Check> {
         keys::CHECKS,
         prune::CHECKS,
         time::CHECKS,
+        topics::CHECKS,
         lost_answers::CHECKS,
         work_lease::added::CHECKS,
         work_lease::bounds::CHECKS,

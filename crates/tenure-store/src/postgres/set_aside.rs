@@ -1,0 +1,141 @@
+//! Setting aside: a claim that comes across events of topics that it does not take gives these
+//! topics lanes of their own and returns the events, as if it had not taken them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use tenure_core::store::{Claim, Isolation, StoreError};
+use tenure_core::{Event, Held, ItemId};
+
+use super::PostgresStore;
+use crate::lane::{Lane, alone_lane, lane};
+use crate::limits::{SEPARATE_TOPICS_MAX, STRAY_DELAY, micros};
+
+/// Items of a claim that only sets items aside: larger than a usual one, because most of its items
+/// are of other topics.
+const SWEEP_LIMIT: u32 = 2_000;
+/// Time after which a claim gives up setting items aside; the next claim continues.
+const SWEEP_TIME: Duration = Duration::from_secs(5);
+
+/// An item to return.
+struct Returned {
+    id: ItemId,
+    /// Queue and topic of an event that the claim does not take; `None`: its lane stays.
+    stray: Option<Event>,
+    /// The item follows another one of its key.
+    is_behind: bool,
+}
+
+impl PostgresStore {
+    /// Returns what the claim takes of these items, and sets aside the others. If nothing remains,
+    /// it claims again.
+    pub(crate) async fn only_taken(
+        &self,
+        claim: &Claim,
+        mut held: Option<Held>,
+    ) -> Result<Option<Held>, StoreError> {
+        if claim.topics.is_any() || !claim.lanes.is_empty() {
+            return Ok(held);
+        }
+        let until = Instant::now() + SWEEP_TIME.min(claim.term.length() / 3);
+        while let Some(mut some) = held {
+            let returned = split(claim, &mut some);
+            if returned.is_empty() {
+                return Ok(Some(some));
+            }
+            self.set_aside(claim, returned).await?;
+            if !some.items.is_empty() {
+                return Ok(Some(some));
+            }
+            if Instant::now() >= until {
+                break;
+            }
+            // The lease has ended without a trace, so its token is unused.
+            let mut sweep = claim.clone();
+            if sweep.isolation == Isolation::Shared {
+                sweep.limit = sweep.limit.max(SWEEP_LIMIT);
+            }
+            let start = self.start(&sweep).await?;
+            held = self.claim_from(&sweep, &start).await?;
+        }
+        Ok(None)
+    }
+
+    async fn set_aside(&self, claim: &Claim, returned: Vec<Returned>) -> Result<(), StoreError> {
+        let strays = returned.iter().filter_map(|item| item.stray.as_ref());
+        let topics: BTreeSet<_> = strays.map(|event| (event.queue(), event.topic())).collect();
+        let mut directory = self.directory();
+        if topics
+            .iter()
+            .any(|(queue, topic)| directory.separate(queue, topic).is_none())
+        {
+            let numbered = topics
+                .into_iter()
+                .filter_map(|(queue, topic)| Some((directory.number(queue)?, topic.to_owned())));
+            let (numbers, topics): (Vec<i32>, Vec<String>) = numbered.unzip();
+            let query = self.statements().separate.query();
+            let query = query.bind(numbers).bind(topics).bind(SEPARATE_TOPICS_MAX);
+            self.fetch("claim", query).await?;
+            directory = self.reload_directory("claim").await?;
+        }
+        let (mut ids, mut lanes, mut delays, mut behind) = (vec![], vec![], vec![], vec![]);
+        for item in returned {
+            let own_lane = item.stray.as_ref().map(|event| {
+                let number = directory.separate(event.queue(), event.topic())?;
+                Some(match claim.isolation {
+                    Isolation::Shared => lane(number, event.priority()),
+                    Isolation::Isolated => alone_lane(number),
+                })
+            });
+            ids.push(item.id.number());
+            // With too many separate topics, the event waits in the lane of its queue.
+            delays.push(if own_lane == Some(None) {
+                micros(STRAY_DELAY)
+            } else {
+                0
+            });
+            lanes.push(own_lane.flatten());
+            behind.push(item.is_behind);
+        }
+        let query = self.statements().set_aside.query();
+        let query = query.bind(claim.token.expose()).bind(ids);
+        let query = query
+            .bind::<Vec<Option<Lane>>>(lanes)
+            .bind(delays)
+            .bind(behind);
+        self.fetch("claim", query).await?;
+        self.cursors().drop_all();
+        Ok(())
+    }
+}
+
+/// Removes the items that the claim returns: those of other topics, and those beyond its limit. The
+/// items of a key stay in order: behind a returned item, all are returned.
+fn split(claim: &Claim, held: &mut Held) -> Vec<Returned> {
+    let limit = usize::try_from(claim.most()).unwrap_or(usize::MAX);
+    // The first item of a key comes from ready. True: it or an item behind it is returned.
+    let mut keys: HashMap<String, bool> = HashMap::new();
+    let mut returned = Vec::new();
+    let mut kept = Vec::with_capacity(held.items.len());
+    for item in std::mem::take(&mut held.items) {
+        let event = item.content.event();
+        let key = event.and_then(Event::key).map(str::to_owned);
+        let is_stray = event.is_some_and(|event| !claim.topics.takes(event.topic()));
+        let before = key.as_ref().and_then(|key| keys.get(key).copied());
+        let is_returned = is_stray || before == Some(true) || kept.len() >= limit;
+        if let Some(key) = key {
+            keys.insert(key, is_returned);
+        }
+        if is_returned {
+            returned.push(Returned {
+                id: item.id,
+                stray: event.filter(|_| is_stray).cloned(),
+                is_behind: before.is_some(),
+            });
+        } else {
+            kept.push(item);
+        }
+    }
+    held.items = kept;
+    returned
+}
