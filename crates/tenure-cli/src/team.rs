@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tenure::Worker;
 use tenure::operate::{Health, OutcomeCounts, Watch};
+use tenure::publish::TopicSet;
 use tenure::server::HealthCheck;
 use tenure::webhook::{Caller, Endpoint};
 
@@ -88,6 +89,12 @@ impl TeamWatch {
     pub(crate) fn is_busy(&self) -> bool {
         let is_busy = |watch: &Watch| watch.health().is_none_or(|health| !health.is_idle);
         is_busy(&self.relay) || self.sender.as_ref().is_some_and(is_busy)
+    }
+
+    /// Topics that the worker on events claims.
+    pub(crate) fn topics(&self) -> TopicSet {
+        let health = self.relay.health();
+        health.map_or_else(TopicSet::any, |health| health.topics)
     }
 
     /// Returns true if the team has a sender.

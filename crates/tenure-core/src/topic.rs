@@ -90,6 +90,11 @@ impl TopicSet {
         Self::from_iter([TopicPattern::any()])
     }
 
+    /// The patterns, each once.
+    pub fn patterns(&self) -> &[TopicPattern] {
+        &self.0
+    }
+
     /// Returns true if the set has no pattern: it takes no topic.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

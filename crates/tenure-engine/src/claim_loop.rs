@@ -117,7 +117,7 @@ async fn settle_and_claim(
     mut pending: PendingSettle,
     request: ClaimRequest,
 ) {
-    let claim = claim_of(shared, &request);
+    let claim = claim_of(shared, &request).await;
     let settle = pending.sent_at(Instant::now());
     let call = shared.leases().settle_and_claim(settle, &claim);
     let answer = shared.call("settle_and_claim", bound(&request), call).await;
@@ -171,7 +171,7 @@ async fn choose_and_claim(shared: &Arc<Shared>, tasks: &Tasks, mut request: Clai
 
 /// Claims and queues the items; returns true if the claim reached its limit.
 async fn claim_and_take(shared: &Arc<Shared>, tasks: &Tasks, request: ClaimRequest) -> bool {
-    let claim = claim_of(shared, &request);
+    let claim = claim_of(shared, &request).await;
     let call = shared.leases().claim(&claim);
     let answer = shared.call("claim", bound(&request), call).await;
     report_recovered(shared, &claim);
@@ -184,7 +184,9 @@ async fn claim_and_take(shared: &Arc<Shared>, tasks: &Tasks, request: ClaimReque
     is_full
 }
 
-fn claim_of(shared: &Shared, request: &ClaimRequest) -> Claim {
+async fn claim_of(shared: &Shared, request: &ClaimRequest) -> Claim {
+    let topics = shared.handler.topics().await;
+    shared.set_topics(&topics);
     let rows = &shared.config.rows;
     let recovery = match rows.recovery {
         // The reaper ends lapsed leases, and counts and logs their items.
@@ -199,6 +201,7 @@ fn claim_of(shared: &Shared, request: &ClaimRequest) -> Claim {
         .min_parallel(request.min_parallel)
         .term(request.target.timing.term)
         .queues(request.target.queues.clone())
+        .topics(topics)
         .lanes(request.lanes.clone())
         .kinds(rows.kinds.clone())
         .recovery(recovery);

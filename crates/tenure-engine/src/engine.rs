@@ -183,6 +183,7 @@ impl Engine {
         Health {
             worker: shared.worker.clone(),
             checks: shared.vitals.checks(Instant::now(), &live, reaper),
+            topics: shared.topics(),
             running: load.running,
             held: load.held,
             is_idle: shared.held_leases.is_clear(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tenure_core::webhook::{AttemptOutcome, Reply};
 use tenure_core::{
     Content, Event, Failure, Fence, IntoOutcome, Item, ItemId, Outcome, RetryPolicy, Token,
-    TopicPattern,
+    TopicPattern, TopicSet,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +20,9 @@ use crate::options::Limit;
 
 /// Future of a handler's outcome.
 pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send + 'a>>;
+
+/// Future of the topics that a handler takes.
+pub type TopicsAnswer<'a> = Pin<Box<dyn Future<Output = TopicSet> + Send + 'a>>;
 
 /// Works on claimed items.
 ///
@@ -52,6 +55,12 @@ pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + 
 pub trait Handler: Send + Sync + 'static {
     /// Works on one item. After an error the retry policy decides.
     fn handle(&self, item: Item, cx: Context) -> Handling<'_>;
+
+    /// Topics of the events that it takes: the worker claims no others. The worker asks before each
+    /// claim.
+    fn topics(&self) -> TopicsAnswer<'_> {
+        Box::pin(std::future::ready(TopicSet::any()))
+    }
 
     /// Pauses claiming unless it returns `Ready`. The worker calls it before each claim, so it must
     /// not block.
@@ -281,6 +290,21 @@ impl Handler for Topics {
         // A failure instead of dead: a newer worker may know the topic.
         let error = format!("no handler takes the topic {topic:?}");
         Box::pin(async move { Err(Failure::new(error)) })
+    }
+
+    /// The patterns of the routes; for a route of all topics, those that its handler takes.
+    fn topics(&self) -> TopicsAnswer<'_> {
+        Box::pin(async {
+            let mut all = Vec::new();
+            for (pattern, handler) in &self.routes {
+                if *pattern == TopicPattern::any() {
+                    all.extend(handler.topics().await.patterns().iter().cloned());
+                } else {
+                    all.push(pattern.clone());
+                }
+            }
+            all.into_iter().collect()
+        })
     }
 
     /// Ready while at least one handler is ready; items of the other handlers fail or are released

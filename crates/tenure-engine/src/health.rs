@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::WorkerId;
+use tenure_core::{TopicSet, WorkerId};
 use tokio::time::Instant;
 
 use crate::config::Duty;
@@ -15,6 +15,8 @@ use crate::settings_watcher::ActiveSettings;
 pub struct Health {
     /// The worker's identity.
     pub worker: WorkerId,
+    /// Topics that it claims; none for a worker on deliveries or rows.
+    pub topics: TopicSet,
     /// The checks, independent of each other.
     pub checks: Vec<Check>,
     /// Items being worked on.

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Item, Lease, Outcome, Settings};
+use tenure_core::{Item, Lease, Outcome, Settings, TopicSet};
 use tokio::time::Instant;
 
 use crate::executor::{answered, fanned_out};
@@ -35,6 +35,11 @@ impl Inline {
     /// Creates a runner for this handler with these settings.
     pub fn new(handler: Arc<dyn Handler>, settings: Settings) -> Self {
         Self { handler, settings }
+    }
+
+    /// Topics that the handler takes.
+    pub async fn topics(&self) -> TopicSet {
+        self.handler.topics().await
     }
 
     /// The settings.

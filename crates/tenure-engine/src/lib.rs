@@ -67,7 +67,9 @@ pub use chooser::{Chooser, Room};
 pub use chunk_renewer::{ChunkRenewer, ChunkThread, RenewedChunk};
 pub use config::{Duties, Duty, EngineConfig, Keeper, Leases, Recovery, RowClaims};
 pub use engine::{Engine, Parts, StopReport, Wake};
-pub use handler::{Context, EventFn, Failed, Handler, Handling, JsonFn, Readiness, Rules, Topics};
+pub use handler::{
+    Context, EventFn, Failed, Handler, Handling, JsonFn, Readiness, Rules, Topics, TopicsAnswer,
+};
 pub use health::{Check, Health};
 #[cfg(feature = "testing")]
 pub use inline::{Handled, Inline};

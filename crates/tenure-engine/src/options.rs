@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure_core::{Event, Failure, Item, Outcome, duration_text};
 use tokio::time::{Instant, timeout_at};
 
-use crate::handler::{Context, Failed, Handler, Handling, Readiness, Rules};
+use crate::handler::{Context, Failed, Handler, Handling, Readiness, Rules, TopicsAnswer};
 
 /// Added to the timeout of a handler to get the maximum hold, so that the timeout fires first.
 const AFTER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -152,6 +152,10 @@ impl WithOptions {
 impl Handler for WithOptions {
     fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
         Box::pin(self.work(item, cx))
+    }
+
+    fn topics(&self) -> TopicsAnswer<'_> {
+        self.inner.topics()
     }
 
     fn readiness(&self) -> Readiness {

@@ -44,6 +44,7 @@ fn report(shared: &Shared) -> WorkerReport {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         queues: serves(&shared.config),
+        topics: shared.topics(),
         concurrency: live.settings.concurrency,
         running: load.running,
         held: load.held,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_core::store::{Answer, Jobs, LeaseStore, Store, StoreError};
-use tenure_core::{ItemId, Outcome, QueueName, Token, WorkerId};
+use tenure_core::{ItemId, Outcome, QueueName, Token, TopicSet, WorkerId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) cleared: Notify,
     /// The handler is not ready; stored so that only changes are logged.
     pub(crate) is_claiming_paused: AtomicBool,
+    /// Topics of the last claim.
+    topics: Mutex<TopicSet>,
     tokens: AtomicU64,
 }
 
@@ -74,8 +76,25 @@ impl Shared {
             reaper: Notify::new(),
             cleared: Notify::new(),
             is_claiming_paused: AtomicBool::new(false),
+            topics: Mutex::new(TopicSet::any()),
             tokens: AtomicU64::new(0),
         }
+    }
+
+    /// Topics of the last claim; none for a worker on deliveries or rows.
+    pub(crate) fn topics(&self) -> TopicSet {
+        if self.config.chooser.is_some() || self.config.rows.table.is_some() {
+            return TopicSet::from_iter([]);
+        }
+        self.lock_topics().clone()
+    }
+
+    pub(crate) fn set_topics(&self, topics: &TopicSet) {
+        self.lock_topics().clone_from(topics);
+    }
+
+    fn lock_topics(&self) -> MutexGuard<'_, TopicSet> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leases to claim, settle and reap.

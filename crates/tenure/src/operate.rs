@@ -3,8 +3,8 @@
 pub use tenure_core::store::{
     Bury, Counts, DeliveryCounts, Filter, Finding, KeyFilter, KeyRecord, KeyState, Kind, NewReplay,
     OnStep, Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Replay, ReplayOperation,
-    ReplayRate, ReplayState, Replayed, Skip, StepReplay, Stepped, Verdict, WorkerRecord,
-    WorkerReport,
+    ReplayRate, ReplayState, Replayed, SeparateTopic, Skip, StepReplay, Stepped, Verdict,
+    WorkerRecord, WorkerReport,
 };
 pub use tenure_core::{Facts, OnDead, Why, reason, why};
 pub use tenure_engine::{Check, Duties, Duty, Health, OutcomeCounts, metrics};
@@ -15,7 +15,7 @@ use tenure_core::store::{ChangeSettings, ClusterSettings, StoreError};
 use tenure_core::webhook::Delivery;
 use tenure_core::{
     Clock as _, Event, Guarded, ItemId, NewEvent, PastHold, QueueName, Record, Settings, Term,
-    Timestamp,
+    Timestamp, TopicSet,
 };
 use tenure_store::memory::SystemClock;
 
@@ -55,6 +55,41 @@ impl Tenure {
     /// The database is unavailable.
     pub async fn count(&self) -> Result<Counts, StoreError> {
         self.store().count(None).await
+    }
+
+    /// Returns true if an event is due that a worker on these queues (none: all) with these topics
+    /// would claim. Paused queues do not count.
+    ///
+    /// # Errors
+    /// The database is unavailable.
+    pub async fn has_due(
+        &self,
+        queues: &[QueueName],
+        topics: &TopicSet,
+    ) -> Result<bool, StoreError> {
+        let all = self.queues().await?;
+        let is_open = |name: &QueueName| {
+            let is_paused = all.iter().any(|queue| queue.name == *name && queue.paused);
+            !is_paused && (queues.is_empty() || queues.contains(name))
+        };
+        let counts = self.count().await?;
+        let counts = counts.queues.iter().filter(|(name, _)| is_open(name));
+        let due: u64 = counts.map(|(_, waits)| waits.due).sum();
+        if due == 0 {
+            return Ok(false);
+        }
+        let separate = self.store().separate_topics(None).await?.into_iter();
+        let others = separate.filter(|of| is_open(&of.queue) && !topics.takes(&of.topic));
+        Ok(due > others.map(|of| of.due).sum())
+    }
+
+    /// Lists the topics that have lanes of their own, with their waiting events: a worker that does
+    /// not take them has come across them.
+    ///
+    /// # Errors
+    /// The database is unavailable.
+    pub async fn separate_topics(&self) -> Result<Vec<SeparateTopic>, StoreError> {
+        self.store().separate_topics(None).await
     }
 
     /// Explains in one sentence why an item is not being worked on; `None` if it does not exist.

@@ -1,73 +1,61 @@
-//! Fallback handler of a worker that fans out: an event without a handler of its own is done at
-//! once if an endpoint is subscribed to its topic.
+//! Fallback handler of a worker that fans out: takes the events that endpoints are subscribed to, and
+//! settles them as done at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::{Store, StoreError};
 use tenure_core::webhook::{EndpointSettings, EndpointState};
-use tenure_core::{Event, Failure, Item, Outcome};
-use tenure_engine::{Context, Handler, Handling};
-use tokio::sync::Mutex;
+use tenure_core::{Event, Failure, Item, Outcome, TopicPattern};
+use tenure_engine::{Context, Handler, Handling, TopicsAnswer};
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// Lifetime of the cached endpoints.
-const KNOWN: Duration = Duration::from_secs(1);
-/// Delay of an event without a subscribed endpoint: one may still be added.
+const KNOWN: Duration = Duration::from_secs(2);
+/// Delay of an event whose last endpoint was removed after the claim.
 const WAIT: Duration = Duration::from_mins(1);
 
-/// Outcome of an event that no endpoint is subscribed to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unsubscribed {
-    /// It fails: its handler may be missing.
-    Fails,
-    /// It waits: this process has no handlers.
-    Waits,
-}
-
-/// Settles events as done if an endpoint is subscribed to their topic.
+/// Settles events as done if an endpoint is subscribed to their topic; takes no others.
 pub(crate) struct SubscribedTopics {
     store: Arc<dyn Store>,
-    unsubscribed: Unsubscribed,
     /// Endpoints, and the time at which they were read.
     known: Mutex<Option<(Instant, Vec<EndpointSettings>)>>,
 }
 
 impl SubscribedTopics {
-    pub(crate) fn new(store: Arc<dyn Store>, unsubscribed: Unsubscribed) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
-            unsubscribed,
             known: Mutex::new(None),
         }
     }
 
-    /// Returns true if an endpoint is subscribed to this topic, enabled or disabled.
-    async fn takes(&self, topic: &str) -> Result<bool, StoreError> {
+    /// Endpoints that are not removed, enabled or disabled. If the store fails, those of before.
+    async fn known(&self) -> MutexGuard<'_, Option<(Instant, Vec<EndpointSettings>)>> {
         let mut known = self.known.lock().await;
-        if known.as_ref().is_none_or(|(at, _)| at.elapsed() >= KNOWN) {
-            let endpoints = read(self.store.as_ref()).await?;
+        if known.as_ref().is_none_or(|(at, _)| at.elapsed() >= KNOWN)
+            && let Ok(endpoints) = read(self.store.as_ref()).await
+        {
             *known = Some((Instant::now(), endpoints));
         }
-        let mut endpoints = known.iter().flat_map(|(_, endpoints)| endpoints);
-        Ok(endpoints.any(|endpoint| endpoint.takes(topic)))
+        known
     }
 
-    async fn judge(&self, event: &Event) -> Result<Outcome, Failure> {
+    async fn judge(&self, event: &Event) -> Outcome {
         let topic = event.topic();
-        // Tenure's own events need no receiver.
-        let is_own = topic.split('.').next() == Some(EndpointSettings::OWN_TOPICS);
-        if is_own || self.takes(topic).await? {
-            return Ok(Outcome::Done);
+        let known = self.known().await;
+        let mut endpoints = known.iter().flat_map(|(_, endpoints)| endpoints);
+        if is_own(topic) || endpoints.any(|endpoint| endpoint.takes(topic)) {
+            return Outcome::Done;
         }
-        match self.unsubscribed {
-            // A failure, not dead: a newer worker may know the topic.
-            Unsubscribed::Fails => Err(Failure::new(format!(
-                "no handler takes the topic {topic:?}, and no endpoint is subscribed to it"
-            ))),
-            Unsubscribed::Waits => Ok(Outcome::snooze(WAIT)),
-        }
+        Outcome::snooze(WAIT)
     }
+}
+
+/// Returns true for Tenure's own events, which need no receiver.
+fn is_own(topic: &str) -> bool {
+    topic.split('.').next() == Some(EndpointSettings::OWN_TOPICS)
 }
 
 async fn read(store: &dyn Store) -> Result<Vec<EndpointSettings>, StoreError> {
@@ -80,9 +68,19 @@ impl Handler for SubscribedTopics {
     fn handle(&self, item: Item, _: Context) -> Handling<'_> {
         Box::pin(async move {
             match (item.content.event(), item.content.delivery()) {
-                (Some(event), None) => self.judge(event).await,
+                (Some(event), None) => Ok(self.judge(event).await),
                 _ => Err(Failure::new("the item is not an event")),
             }
+        })
+    }
+
+    fn topics(&self) -> TopicsAnswer<'_> {
+        Box::pin(async {
+            let known = self.known().await;
+            let endpoints = known.iter().flat_map(|(_, endpoints)| endpoints);
+            let subscribed = endpoints.flat_map(|endpoint| endpoint.topics.iter().cloned());
+            let own = TopicPattern::new(&format!("{}.*", EndpointSettings::OWN_TOPICS));
+            subscribed.chain(own).collect()
         })
     }
 

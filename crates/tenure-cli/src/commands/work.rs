@@ -175,16 +175,8 @@ async fn is_quiet(
     watch: &TeamWatch,
     served: &[QueueName],
 ) -> Result<bool, StoreError> {
-    let queues = tenure.queues().await?;
-    let is_open = |name: &QueueName| {
-        queues
-            .iter()
-            .any(|queue| queue.name == *name && !queue.paused)
-    };
-    let is_ours = |name: &QueueName| served.is_empty() || served.contains(name);
+    let is_due = tenure.has_due(served, &watch.topics()).await?;
     let counts = tenure.count().await?;
-    let mut waits = counts.queues.iter();
-    let is_due = waits.any(|(name, waits)| waits.due > 0 && is_ours(name) && is_open(name));
     let has_deliveries = watch.sends() && has_deliveries(tenure, watch, &counts).await?;
     // Check the workers last: an item that is no longer due is claimed, held or settled by then.
     Ok(!is_due && !has_deliveries && !watch.is_busy())

@@ -38,6 +38,7 @@ struct WorkerView<'a> {
     version: &'a str,
     /// Comma-separated; empty means all.
     queues: &'a str,
+    topics: String,
     /// Null if the worker is not active: its last report is out of date.
     running: Option<u32>,
     concurrency: u32,
@@ -96,6 +97,7 @@ fn view(worker: &WorkerRecord, now: Timestamp) -> WorkerView<'_> {
         pid: report.pid,
         version: &report.version,
         queues: &report.queues,
+        topics: report.topics.to_string(),
         running: is_active(worker, now).then_some(report.running),
         concurrency: report.concurrency,
         held: is_active(worker, now).then_some(report.held),
@@ -160,6 +162,7 @@ mod tests {
                 pid: 4_242,
                 version: "0.1.0".to_owned(),
                 queues: String::new(),
+                topics: tenure::publish::TopicSet::any(),
                 concurrency: 10,
                 running: 3,
                 held: 12,

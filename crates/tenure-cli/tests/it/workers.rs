@@ -43,6 +43,7 @@ async fn workers_are_listed_with_their_presence() {
             pid: 4_242,
             version: "0.1.0".to_owned(),
             queues: queues.to_owned(),
+            topics: tenure::publish::TopicSet::any(),
             concurrency: 10,
             running: 3,
             held: 12,

@@ -8,6 +8,7 @@ use crate::job::JobKind;
 use crate::lease::WorkerId;
 use crate::queue::QueueName;
 use crate::time::Timestamp;
+use crate::topic::TopicSet;
 
 /// Settings of all processes, by name; they override each process's own configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct WorkerReport {
     /// Queues that it serves: names separated by commas; empty for all. A worker on rows serves no
     /// queue and reports [`WorkerReport::on_rows`] instead.
     pub queues: String,
+    /// Topics that it takes; none for a worker on deliveries or rows.
+    pub topics: TopicSet,
     /// Maximum items at once.
     pub concurrency: u32,
     /// Items being worked on.
@@ -86,6 +89,11 @@ impl WorkerReport {
     /// Returns true if the worker reports that it works on jobs.
     pub fn works_on_jobs(&self) -> bool {
         self.works_on("tenure_jobs")
+    }
+
+    /// Returns true if the worker reports that it takes events of this topic of this queue.
+    pub fn takes_event(&self, queue: &QueueName, topic: &str) -> bool {
+        self.serves(queue) && self.topics.takes(topic)
     }
 
     fn parts(&self) -> impl Iterator<Item = &str> {

@@ -76,8 +76,8 @@ impl fmt::Display for Why {
 /// Explains why an item is not being worked on, or which worker holds it.
 ///
 /// Codes: `published`, `dead`; `claimed`, `silent` (its holder no longer reports), `lapsed`;
-/// `paused`, `delayed`, `backoff`; `no_worker`, `unserved` (no worker serves its queue), `alone`
-/// (after repeated lapses), `waiting`; for an event with a key `behind` (another event comes
+/// `paused`, `delayed`, `backoff`; `no_worker`, `unserved` (no worker serves its queue), `untaken`
+/// (no worker takes its topic), `alone` (after repeated lapses), `waiting`; for an event with a key `behind` (another event comes
 /// first), `key_paused`, `key_blocked` (by a dead event), `not_promoted` (its key has no head yet);
 /// for a delivery `delivered`, `endpoint_disabled`, `endpoint_removed`, `endpoint_paused` (after
 /// failed calls), `endpoint_on_trial` (one call at a time).
@@ -253,6 +253,9 @@ fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
             "`tenure work --queue {queue}` serves it; `tenure workers` lists the queues of each"
         ));
     }
+    if let Some(why) = untaken(record, &queue, facts) {
+        return why;
+    }
     if record.counters.crashes >= LapsePolicy::ALONE_AFTER {
         return Why::new(
             "alone",
@@ -272,6 +275,22 @@ fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
         return why;
     }
     waiting(record, &queue, facts)
+}
+
+/// Explains an event whose topic no running worker takes.
+fn untaken(record: &Record, queue: &QueueName, facts: &Facts) -> Option<Why> {
+    let event = record.content.event();
+    let event = event.filter(|_| record.content.delivery().is_none())?;
+    let topic = event.topic();
+    let mut workers = facts.serving(queue);
+    if workers.any(|worker| worker.report.topics.takes(topic)) {
+        return None;
+    }
+    let sentence = format!("it is due, but no running worker takes the topic {topic}");
+    Some(Why::new("untaken", sentence).hint(
+        "it waits and uses up no retry; a worker takes the topics of its handlers, routes and \
+         subscribed endpoints: `tenure workers` lists them",
+    ))
 }
 
 /// Explains a pending item that is due in `wait`.

@@ -4,7 +4,7 @@ use sqlx::postgres::PgRow;
 use tenure_core::store::{
     Answer, ChangeSettings, Cluster, ClusterSettings, WorkerRecord, WorkerReport,
 };
-use tenure_core::{Timestamp, WorkerId};
+use tenure_core::{Timestamp, TopicSet, WorkerId};
 
 use super::PostgresStore;
 use super::error::store_error;
@@ -56,7 +56,8 @@ impl Cluster for PostgresStore {
                 .bind(i64::from(report.running))
                 .bind(i64::from(report.held))
                 .bind(stored_version(report.settings_version))
-                .bind(millis(report.next_within));
+                .bind(millis(report.next_within))
+                .bind(report.topics.to_string());
             let done = query.all_from(&self.pool).await;
             done.map(drop).map_err(|error| store_error("report", error))
         })
@@ -116,6 +117,7 @@ fn worker(row: &PgRow, id: &str) -> Result<WorkerRecord, sqlx::Error> {
             held: unsigned(get(row, 8)?),
             settings_version: unsigned(get(row, 9)?),
             next_within: from_millis(get(row, 10)?),
+            topics: TopicSet::parse(get(row, 14)?),
         },
         started_at: get_timestamp(row, 11)?,
         reported_at: get_timestamp(row, 12)?,

@@ -143,7 +143,7 @@ impl Cursors {
     clippy::disallowed_methods,
     reason = "a cursor's age is not judged by the store's clock"
 )]
-fn monotonic_now() -> Instant {
+pub(super) fn monotonic_now() -> Instant {
     Instant::now()
 }
 

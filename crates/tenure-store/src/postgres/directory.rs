@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::{QueueName, TopicSet};
 
+use super::cursor::monotonic_now;
 use crate::lane::{Lane, queue_of};
 
 /// Age at which a producer reads the directory again, to learn of topics that became separate.
@@ -50,7 +51,7 @@ impl Directory {
         Self {
             queues: Arc::new(queues),
             names: Arc::new(names),
-            read_at: Instant::now(),
+            read_at: monotonic_now(),
         }
     }
 
@@ -98,6 +99,6 @@ impl Directory {
 
     /// Returns true if a producer should read the directory again.
     pub(crate) fn is_old(&self) -> bool {
-        self.read_at.elapsed() >= AGE_MAX
+        monotonic_now().duration_since(self.read_at) >= AGE_MAX
     }
 }

@@ -2,7 +2,6 @@
 //! topics lanes of their own and returns the events, as if it had not taken them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::{Duration, Instant};
 
 use tenure_core::store::{Claim, Isolation, StoreError};
 use tenure_core::{Event, Held, ItemId};
@@ -14,8 +13,8 @@ use crate::limits::{SEPARATE_TOPICS_MAX, STRAY_DELAY, micros};
 /// Items of a claim that only sets items aside: larger than a usual one, because most of its items
 /// are of other topics.
 const SWEEP_LIMIT: u32 = 2_000;
-/// Time after which a claim gives up setting items aside; the next claim continues.
-const SWEEP_TIME: Duration = Duration::from_secs(5);
+/// Times that one claim sets items aside; the next claim continues.
+const SWEEPS_MAX: u32 = 50;
 
 /// An item to return.
 struct Returned {
@@ -37,8 +36,10 @@ impl PostgresStore {
         if claim.topics.is_any() || !claim.lanes.is_empty() {
             return Ok(held);
         }
-        let until = Instant::now() + SWEEP_TIME.min(claim.term.length() / 3);
-        while let Some(mut some) = held {
+        for _ in 0..SWEEPS_MAX {
+            let Some(mut some) = held else {
+                break;
+            };
             let returned = split(claim, &mut some);
             if returned.is_empty() {
                 return Ok(Some(some));
@@ -46,9 +47,6 @@ impl PostgresStore {
             self.set_aside(claim, returned).await?;
             if !some.items.is_empty() {
                 return Ok(Some(some));
-            }
-            if Instant::now() >= until {
-                break;
             }
             // The lease has ended without a trace, so its token is unused.
             let mut sweep = claim.clone();

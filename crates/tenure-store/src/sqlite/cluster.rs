@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use tenure_core::store::{
     Answer, ChangeSettings, Cluster, ClusterSettings, WorkerRecord, WorkerReport,
 };
-use tenure_core::{Timestamp, WorkerId};
+use tenure_core::{Timestamp, TopicSet, WorkerId};
 
 use super::error::failed;
 use super::holds::json;
@@ -111,6 +111,7 @@ fn write_report(
         ":held": report.held,
         ":settings_version": stored_version(report.settings_version),
         ":next_report_within_ms": millis(report.next_within),
+        ":topics": report.topics.to_string(),
     });
     written.map(drop)
 }
@@ -135,6 +136,7 @@ fn worker(found: &Row<'_>) -> rusqlite::Result<WorkerRecord> {
             held: found.get(7)?,
             settings_version: unsigned(found.get(8)?),
             next_within: from_millis(found.get(9)?),
+            topics: TopicSet::parse(&found.get::<_, String>(13)?),
         },
         started_at: row::moment(found, 10)?,
         reported_at: row::moment(found, 11)?,

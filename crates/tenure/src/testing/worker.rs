@@ -189,11 +189,12 @@ impl TestWorker {
             let all = self.tenure.queues().await?.into_iter();
             queues = all.map(|queue| queue.name).collect();
         }
+        let topics = self.inline.topics().await;
         let now = self.now();
         let term = self.inline.settings().term;
         let ask = || {
             let claim = Claim::new(self.tenure.token(), 1).term(term);
-            claim.queues(queues.clone()).at(now)
+            claim.queues(queues.clone()).topics(topics.clone()).at(now)
         };
         claim::in_turn(self.tenure.store(), self.turn, ask).await
     }

@@ -14,7 +14,7 @@ use tenure_engine::{
 
 use super::private::Work;
 use super::{Watch, Worker, WorkerBuilder, WorkerError, no_handler_yet, private};
-use crate::subscribed_topics::{SubscribedTopics, Unsubscribed};
+use crate::subscribed_topics::SubscribedTopics;
 use crate::tenure::Tenure;
 
 /// Interval between two polls of `run_until_idle`.
@@ -165,9 +165,8 @@ impl WorkerBuilder {
     }
 
     /// Creates a delivery for each endpoint subscribed to the topic of an event, in the transaction
-    /// that settles the event as done. An event without a handler is done at once if an endpoint is
-    /// subscribed to its topic; otherwise it fails, or stays pending if the worker has no handlers
-    /// at all. A [`sender`](Tenure::sender) of this or another process sends the deliveries.
+    /// that settles the event as done. The worker also takes the topics that endpoints are
+    /// subscribed to: their events are done at once if no handler matches. A [`sender`](Tenure::sender) of this or another process sends the deliveries.
     pub fn fan_out(mut self) -> Self {
         self.source.does_fan_out = true;
         self
@@ -275,11 +274,6 @@ impl private::Source for EventSource {
 impl EventSource {
     /// Combines the routes into one handler for all topics.
     fn handler(self, tenure: &Tenure) -> Arc<dyn Handler> {
-        let unsubscribed = if self.routes.is_empty() {
-            Unsubscribed::Waits
-        } else {
-            Unsubscribed::Fails
-        };
         let mut topics = Topics::new();
         for (pattern, handler) in self.routes {
             if let Some(pattern) = pattern {
@@ -289,7 +283,7 @@ impl EventSource {
         if !self.does_fan_out {
             return Arc::new(topics);
         }
-        let subscribed = SubscribedTopics::new(tenure.shared(), unsubscribed);
+        let subscribed = SubscribedTopics::new(tenure.shared());
         topics.add(TopicPattern::any(), Arc::new(subscribed));
         Arc::new(WithOptions::fan_out(Arc::new(topics)))
     }
@@ -298,12 +292,10 @@ impl EventSource {
 /// Returns true if the worker holds nothing and nothing is due in these queues; an empty list
 /// means all queues.
 async fn is_idle(tenure: &Tenure, watch: &Watch, queues: &[QueueName]) -> Result<bool, StoreError> {
-    let all = tenure.queues().await?;
-    let is_paused = |name: &QueueName| all.iter().any(|queue| queue.name == *name && queue.paused);
-    let is_ours = |name: &QueueName| queues.is_empty() || queues.contains(name);
-    let counts = tenure.count().await?;
-    let mut counts = counts.queues.iter();
-    let is_due = counts.any(|(name, waits)| waits.due > 0 && is_ours(name) && !is_paused(name));
+    let Some(health) = watch.health() else {
+        return Ok(true);
+    };
+    let is_due = tenure.has_due(queues, &health.topics).await?;
     // Read last: an item that is no longer due is claimed, held or settled by then.
     let is_busy = watch.health().is_some_and(|health| !health.is_idle);
     Ok(!is_due && !is_busy)

@@ -117,6 +117,7 @@ pub(super) mod snapshots {
                 pid: 1,
                 version: "0.1.0".to_owned(),
                 queues: String::new(),
+                topics: tenure::publish::TopicSet::any(),
                 concurrency: 10,
                 running: 0,
                 held: 0,

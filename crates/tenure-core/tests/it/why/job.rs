@@ -74,6 +74,7 @@ fn worker(serves: &str, presence: Presence) -> JobFacts {
             pid: 1,
             version: "0.1.0".to_owned(),
             queues: serves.to_owned(),
+            topics: tenure_core::TopicSet::any(),
             concurrency: 4,
             running: 1,
             held: 1,

@@ -45,6 +45,7 @@ fn worker(queues: &str, running: u32, presence: Presence) -> (WorkerRecord, Pres
             pid: 1,
             version: "0.1.0".to_owned(),
             queues: queues.to_owned(),
+            topics: tenure_core::TopicSet::any(),
             concurrency: 10,
             running,
             held: running,

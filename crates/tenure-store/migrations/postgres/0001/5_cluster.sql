@@ -20,6 +20,7 @@ create table tenure_workers (
     pid                   bigint      not null,
     version               text        not null,
     queues                text        not null,
+    topics                text        not null default '',
     concurrency           bigint      not null,
     running               bigint      not null,
     held                  bigint      not null,

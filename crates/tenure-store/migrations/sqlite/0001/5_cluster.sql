@@ -22,6 +22,7 @@ create table tenure_workers (
     pid                   integer not null,
     version               text    not null,
     queues                text    not null,
+    topics                text    not null default '',
     concurrency           integer not null,
     running               integer not null,
     held                  integer not null,

@@ -1,6 +1,6 @@
 -- report: records the report of a worker and its time.
 -- Parameters: :now, :worker, :host, :pid, :version, :queues, :concurrency, :running, :held,
---   :settings_version, :next_report_within_ms.
+--   :settings_version, :next_report_within_ms, :topics.
 -- Returns: nothing.
 -- Keeps: started_at is that of the first report; a recorded stop stays recorded.
 -- Relies on: the primary key of tenure_workers.
@@ -8,11 +8,11 @@
 -- statement: report
 insert into tenure_workers (
     worker, host, pid, version, queues, concurrency, running, held, settings_version,
-    next_report_within_ms, started_at, reported_at
+    next_report_within_ms, topics, started_at, reported_at
 )
 values (
     :worker, :host, :pid, :version, :queues, :concurrency, :running, :held, :settings_version,
-    :next_report_within_ms, :now, :now
+    :next_report_within_ms, :topics, :now, :now
 )
 on conflict (worker) do update set
     host = excluded.host,
@@ -24,4 +24,5 @@ on conflict (worker) do update set
     held = excluded.held,
     settings_version = excluded.settings_version,
     next_report_within_ms = excluded.next_report_within_ms,
+    topics = excluded.topics,
     reported_at = excluded.reported_at;

@@ -94,6 +94,7 @@ fn report(worker: WorkerId) -> WorkerReport {
         pid: 4711,
         version: "0.1.0".into(),
         queues: "default, mail".into(),
+        topics: tenure_core::TopicSet::any(),
         concurrency: 10,
         running: 3,
         held: 7,
@@ -233,6 +234,7 @@ async fn a_report_replaces_the_previous_one(world: &dyn World) {
         pid: 1,
         version: "0.2.0".into(),
         queues: String::new(),
+        topics: tenure_core::TopicSet::any(),
         concurrency: 20,
         running: 0,
         held: 0,
@@ -257,6 +259,7 @@ async fn a_report_with_extreme_values_is_stored(world: &dyn World) {
         pid: u32::MAX,
         version: String::new(),
         queues: "a\0b".into(),
+        topics: tenure_core::TopicSet::any(),
         concurrency: u32::MAX,
         running: u32::MAX,
         held: u32::MAX,
@@ -268,6 +271,7 @@ async fn a_report_with_extreme_values_is_stored(world: &dyn World) {
     tell(world, &odd, 0).await;
     let kept = WorkerReport {
         queues: "a\u{fffd}b".into(),
+        topics: tenure_core::TopicSet::any(),
         next_within: Duration::from_millis(2),
         ..odd
     };

@@ -67,6 +67,7 @@ fn report(name: &str) -> WorkerReport {
         pid: 7,
         version: "0".to_owned(),
         queues: "*".to_owned(),
+        topics: tenure_core::TopicSet::any(),
         concurrency: 1,
         running: 0,
         held: 0,
