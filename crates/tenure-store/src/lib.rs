@@ -21,6 +21,7 @@ mod feature_off;
 mod headers;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod jobs;
+mod jobs_on;
 mod lane;
 mod limits;
 pub mod memory;
@@ -46,4 +47,5 @@ pub use enqueue_on::{EnqueueOn, EnqueuedOn};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use enqueue_statement::EnqueueStatement;
 pub use events::Events;
+pub use jobs_on::JobsOn;
 pub use open::{Companion, Migrated, Opened, is_migrated, migrate, migration_sql, open};

@@ -7,7 +7,7 @@ use tenure_core::job::{
     ChunkName, ChunkRecord, Job, JobId, KindStatus, MatrixName, NewJob, Progress, Retried,
 };
 use tenure_core::store::{
-    Bury, Counts, HeldChunks, JobFilter, Jobs as Book, StoreError, StoreErrorKind,
+    Bury, Counts, HeldChunks, JobFilter, Jobs as Book, StoreError, StoreErrorKind, only_job,
 };
 use tenure_core::{Guarded, IntoOutcome, ItemId, JobFacts, Settings, Why, why_job};
 
@@ -77,8 +77,7 @@ impl Jobs {
     /// # Errors
     /// The store does not support jobs, or the database is unavailable.
     pub async fn enqueue(&self, job: NewJob) -> Result<JobId, StoreError> {
-        let ids = self.enqueue_all(std::slice::from_ref(&job)).await?;
-        first(&ids)
+        only_job(&self.enqueue_all(std::slice::from_ref(&job)).await?)
     }
 
     /// Writes all of these jobs or none; returns their numbers in order.
@@ -265,7 +264,6 @@ impl Jobs {
         WorkerBuilder::jobs(self.tenure.clone()).on(kind, function)
     }
 
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn tenure(&self) -> &Tenure {
         &self.tenure
     }
@@ -280,12 +278,4 @@ impl Tenure {
                 .with_hint("open an SQLite file or PostgreSQL")
         })
     }
-}
-
-/// Returns the only number in the answer to the enqueue of one job.
-pub(crate) fn first(ids: &[JobId]) -> Result<JobId, StoreError> {
-    ids.first().copied().ok_or_else(|| {
-        let message = "the store answered for no job; expected one answer";
-        StoreError::new("enqueue", StoreErrorKind::Corrupt, message)
-    })
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Answer, LeaseStore, Operate, Renewed, StoreError};
+use super::{Answer, LeaseStore, Operate, Renewed, StoreError, StoreErrorKind};
 use crate::guard::{Guarded, Refusal};
 use crate::job::{
     ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobId, JobKind, KindStatus, MatrixName,
@@ -266,4 +266,15 @@ pub fn accepted(answer: Guarded) -> Result<(), HoldError> {
         Guarded::Accepted(()) => Ok(()),
         Guarded::Refused(why) => Err(HoldError::Refused(why)),
     }
+}
+
+/// Returns the only number in the answer to the enqueue of one job.
+///
+/// # Errors
+/// The answer is empty.
+pub fn only_job(ids: &[JobId]) -> Result<JobId, StoreError> {
+    ids.first().copied().ok_or_else(|| {
+        let message = "the store answered for no job; expected one answer";
+        StoreError::new("enqueue", StoreErrorKind::Corrupt, message)
+    })
 }
