@@ -9,15 +9,12 @@ use tenure_core::job::{
 use tenure_core::store::{
     Bury, Counts, HeldChunks, JobFilter, Jobs as Book, StoreError, StoreErrorKind, only_job,
 };
-use tenure_core::{Guarded, IntoOutcome, ItemId, JobFacts, Settings, Why, why_job};
+use tenure_core::{Guarded, IntoOutcome, ItemId, Settings, Why};
+use tenure_store::explain_job;
 
 use crate::held_job::HeldJob;
-use crate::operate::{WORKERS, credible, present};
 use crate::tenure::Tenure;
 use crate::worker::{JobSource, WorkerBuilder};
-
-/// `why` considers at most this many held chunks.
-const HELD_LOOKED_AT: u32 = 1_000;
 
 /// Jobs of a store: long work, done in chunks, which another worker can resume. Created by
 /// [`Tenure::jobs`].
@@ -184,24 +181,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::enqueue`].
     pub async fn why(&self, id: JobId, settings: &Settings) -> Result<Option<Why>, StoreError> {
-        // Read the workers first: the answer has the time of the store; later reads are not older.
-        let (moment, workers) = self.tenure.workers(WORKERS).await?;
-        let Some(job) = self.find(id).await? else {
-            return Ok(None);
-        };
-        let held = HeldChunks {
-            matrix: Some(job.matrix.clone()),
-            lapsed_for: None,
-            limit: HELD_LOOKED_AT,
-        };
-        let facts = JobFacts {
-            kinds: self.kinds(Duration::ZERO).await?,
-            workers: present(workers, moment),
-            settings: settings.clone(),
-            chunks: self.held_chunks(&held).await?,
-        };
-        let now = credible(moment, job.created_at);
-        Ok(Some(why_job(&job, &facts, now)))
+        explain_job(self.tenure.store(), self.tenure.job_port()?, id, settings).await
     }
 
     /// Returns the status of each kind that has open jobs, or failures less than `lately` ago.

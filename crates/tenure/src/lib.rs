@@ -222,7 +222,6 @@
 
 mod builder;
 mod chunk;
-mod claim;
 pub mod enqueue;
 mod held_job;
 pub mod job;

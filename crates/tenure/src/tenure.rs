@@ -11,11 +11,10 @@ use tenure_core::store::{
 use tenure_core::webhook::Caller;
 use tenure_core::{Guarded, Held, Invalid, Token, WorkerId};
 use tenure_store::config::StoreConfig;
-use tenure_store::{Companion, Opened, open};
+use tenure_store::{Companion, Opened, claim_in_turn, open};
 
 use crate::builder::TenureBuilder;
 use crate::chunk::ChunkHome;
-use crate::claim;
 use crate::jobs::Jobs;
 use crate::worker::{DeliverySource, Watch, WorkerBuilder};
 
@@ -203,7 +202,7 @@ impl Tenure {
     /// The database is unavailable.
     pub async fn claim(&self, limit: u32) -> Result<Option<Held>, StoreError> {
         let turn = self.inner.claims.fetch_add(1, Ordering::Relaxed) + 1;
-        claim::in_turn(self.store(), turn, || Claim::new(self.token(), limit)).await
+        claim_in_turn(self.store(), turn, || Claim::new(self.token(), limit)).await
     }
 
     /// Claims with these options; take the token from [`Tenure::token`].
