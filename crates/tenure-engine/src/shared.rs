@@ -1,10 +1,10 @@
 //! State shared by all tasks of an engine.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_core::store::{Answer, Jobs, LeaseStore, Store, StoreError};
-use tenure_core::{ItemId, Outcome, QueueName, Token, WorkerId};
+use tenure_core::{ItemId, Outcome, QueueName, Token, Tokens, WorkerId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) cleared: Notify,
     /// The handler is not ready; stored so that only changes are logged.
     pub(crate) is_claiming_paused: AtomicBool,
-    tokens: AtomicU64,
+    tokens: Tokens,
 }
 
 impl Shared {
@@ -74,7 +74,7 @@ impl Shared {
             reaper: Notify::new(),
             cleared: Notify::new(),
             is_claiming_paused: AtomicBool::new(false),
-            tokens: AtomicU64::new(0),
+            tokens: Tokens::default(),
         }
     }
 
@@ -127,8 +127,7 @@ impl Shared {
 
     /// Creates a unique token.
     pub(crate) fn mint(&self) -> Token {
-        let claim = self.tokens.fetch_add(1, Ordering::Relaxed) + 1;
-        Token::new(&self.worker, claim, rand::random())
+        self.tokens.issue(&self.worker, rand::random())
     }
 
     /// Puts these settings in force.

@@ -53,3 +53,4 @@ pub use events::Events;
 pub use explain::{explain_item, explain_job, explain_row};
 pub use jobs_on::JobsOn;
 pub use open::{Companion, Migrated, Opened, is_migrated, migrate, migration_sql, open};
+pub use work_lease::stored::StoredWorkLease;
