@@ -78,7 +78,7 @@ impl Shared {
         }
     }
 
-    /// Leases to claim, settle and reap.
+    /// Lease operations on the items of this engine: events, jobs or the rows of a table.
     pub(crate) fn leases(&self) -> &dyn LeaseStore {
         match &self.config.rows.leases {
             Leases::Rows(rows, _) => rows.as_ref(),
@@ -86,7 +86,7 @@ impl Shared {
         }
     }
 
-    /// The same leases through the connections of the keeper.
+    /// The same operations through the keeper's own connections.
     pub(crate) fn keeper_leases(&self) -> &dyn LeaseStore {
         match &self.config.rows.leases {
             Leases::Rows(_, rows) => rows.as_ref(),

@@ -241,8 +241,8 @@ pub trait ProvidesJobs: Send + Sync + fmt::Debug {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HoldError {
-    /// The hold is over, and nothing was changed. Another worker may continue the work: roll back
-    /// your own transaction for it.
+    /// The lease is over, and nothing was changed. Roll back your own transaction, because another
+    /// worker may repeat its work.
     #[error("the hold is over: {0}")]
     Refused(Refusal),
     /// The store failed.
@@ -251,7 +251,7 @@ pub enum HoldError {
 }
 
 impl HoldError {
-    /// Returns true if the hold is over.
+    /// Returns true if the lease is over.
     pub const fn is_over(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
