@@ -27,8 +27,8 @@ use crate::webhook::Delivery;
 pub struct ItemId(i64);
 
 impl ItemId {
-    /// Number before that of the first delivery; the number of an event is never larger. Programs
-    /// that represent numbers as doubles can hold it exactly.
+    /// Offset of the numbers of deliveries: delivery `d1` has this number plus 1. No event has a
+    /// larger number than this. A double represents it exactly.
     pub const FIRST_DELIVERY: i64 = 1 << 52;
 
     /// Creates the id with this number.
@@ -172,7 +172,7 @@ impl Held {
     }
 }
 
-/// All facts about an item, for display. It contains no token.
+/// All facts about an item, for display; the token is not among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Id of the item.

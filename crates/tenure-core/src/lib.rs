@@ -70,7 +70,7 @@ pub use table::{
     TableMap,
 };
 pub use time::{Clock, Timestamp, brief_duration, duration_text, parse_duration};
-pub use token::{Fence, Token};
+pub use token::{Fence, Token, Tokens};
 pub use topic::{TopicPattern, TopicSet};
 pub use turn::{Fate, KeyStatus, OnDead, RUN_MAX, lapse_run, run_length, settle_run};
 pub use why::{Facts, JobFacts, Why, why, why_job};

@@ -126,7 +126,8 @@ impl NewEvent {
         self
     }
 
-    /// Adds a header that is sent with the event. All headers together have at most 16 KiB.
+    /// Adds a header, which handlers and publishers get with the event. All headers together have
+    /// at most 16 KiB.
     pub fn header(mut self, header: &str, value: &str) -> Self {
         self.set(check_header(header, value), |event, ()| {
             let header = header.to_ascii_lowercase();

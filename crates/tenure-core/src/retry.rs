@@ -203,7 +203,7 @@ impl LapsePolicy {
     /// with a poison item.
     pub const ALONE_AFTER: u32 = 2;
     /// Minimum of `max_crashes`. A lapse can count for several items of a lease; with a lower
-    /// limit, an item could die of a neighbour's crashes.
+    /// limit, an item could die because another item of its lease crashes.
     pub const MAX_CRASHES_MIN: u32 = 3;
 
     /// Creates a policy: an item is dead after more than `max_crashes` lapses; before that, it is

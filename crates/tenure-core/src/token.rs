@@ -7,6 +7,7 @@
 //! then a stale holder passes the guard.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lease::WorkerId;
 
@@ -100,6 +101,17 @@ impl fmt::Display for Token {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Token({self})")
+    }
+}
+
+/// Counts the tokens of a process, so that each has a number of its own.
+#[derive(Debug, Default)]
+pub struct Tokens(AtomicU64);
+
+impl Tokens {
+    /// Issues the next token, for this worker. `random` must be fresh for each token.
+    pub fn issue(&self, worker: &WorkerId, random: u128) -> Token {
+        Token::new(worker, self.0.fetch_add(1, Ordering::Relaxed) + 1, random)
     }
 }
 

@@ -53,7 +53,7 @@ impl Pace {
         self.next_at = if is_full { now } else { now + POLL_DELAY_MIN };
     }
 
-    /// Records an empty poll. `chance` is from 0 to 1.
+    /// Records an empty poll. `chance` is a random number from 0 to 1, for the jitter.
     pub(crate) fn record_idle(&mut self, now: Instant, chance: f64) {
         self.errors = 0;
         self.next_at = now + spread(self.delay, chance);

@@ -1,5 +1,5 @@
 //! Runs: items of one key under one lease. The worker works on them in order: the turn of an item
-//! comes when the previous item is answered with done, or with dead under the rule `Skip`.
+//! comes when the previous item is answered with done, or with dead under `OnDead::Skip`.
 //!
 //! Only runs of two or more items are stored; a single item of a key waits for nothing.
 

@@ -1,10 +1,10 @@
 //! State shared by all tasks of an engine.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_core::store::{Answer, Jobs, LeaseStore, Store, StoreError};
-use tenure_core::{ItemId, Outcome, QueueName, Token, TopicSet, WorkerId};
+use tenure_core::{ItemId, Outcome, QueueName, Token, Tokens, TopicSet, WorkerId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) is_claiming_paused: AtomicBool,
     /// Topics of the last claim.
     topics: Mutex<TopicSet>,
-    tokens: AtomicU64,
+    tokens: Tokens,
 }
 
 impl Shared {
@@ -77,7 +77,7 @@ impl Shared {
             cleared: Notify::new(),
             is_claiming_paused: AtomicBool::new(false),
             topics: Mutex::new(TopicSet::any()),
-            tokens: AtomicU64::new(0),
+            tokens: Tokens::default(),
         }
     }
 
@@ -97,7 +97,7 @@ impl Shared {
         self.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leases to claim, settle and reap.
+    /// Lease operations on the items of this engine: events, jobs or the rows of a table.
     pub(crate) fn leases(&self) -> &dyn LeaseStore {
         match &self.config.rows.leases {
             Leases::Rows(rows, _) => rows.as_ref(),
@@ -105,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// The same leases through the connections of the keeper.
+    /// The same operations through the keeper's own connections.
     pub(crate) fn keeper_leases(&self) -> &dyn LeaseStore {
         match &self.config.rows.leases {
             Leases::Rows(_, rows) => rows.as_ref(),
@@ -146,8 +146,7 @@ impl Shared {
 
     /// Creates a unique token.
     pub(crate) fn mint(&self) -> Token {
-        let claim = self.tokens.fetch_add(1, Ordering::Relaxed) + 1;
-        Token::new(&self.worker, claim, rand::random())
+        self.tokens.issue(&self.worker, rand::random())
     }
 
     /// Puts these settings in force.

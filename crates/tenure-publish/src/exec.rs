@@ -64,7 +64,7 @@ const NOT_FOUND: i32 = 127;
 /// | `TENURE_EVENT_ID` | the id by which the receiver drops duplicates |
 /// | `TENURE_TOPIC`, `TENURE_QUEUE` | its topic and queue |
 /// | `TENURE_KEY` | its ordering key, if it has one |
-/// | `TENURE_FENCE` | the number of the claim: for one event, refuse a lower one than accepted |
+/// | `TENURE_FENCE` | the number of the claim; refuse a lower number for the same event |
 /// | `TENURE_ATTEMPT` | 1 at the first attempt |
 /// | `TENURE_TIME_LEFT_MS` | milliseconds that the command may run |
 /// | `TENURE_HEADER_<NAME>` | a header; upper case, all but letters and digits become `_` |

@@ -70,8 +70,8 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future)
     connections.shutdown().await;
 }
 
-/// Serves a connection until it closes, its time is over or the shutdown begins. Open requests are
-/// still answered, within the time of one request.
+/// Serves a connection until it closes, its time is over or the shutdown begins. A request that is
+/// open then is still answered, within `REQUEST_TIME_MAX`.
 async fn answer(connection: Connection, mut ending: watch::Receiver<()>) {
     let mut connection = pin!(connection);
     let result = tokio::select! {

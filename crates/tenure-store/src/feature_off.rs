@@ -5,12 +5,12 @@ use tenure_core::store::{StoreError, StoreErrorKind};
 use crate::config::StoreConfig;
 use crate::open::{Migrated, Opened};
 
-#[expect(clippy::unused_async, reason = "stands in for one that waits")]
+#[expect(clippy::unused_async, reason = "replaces a function that waits")]
 pub(crate) async fn open<A: ?Sized>(_: &A, _: &StoreConfig) -> Result<Opened, StoreError> {
     Err(not_built("open"))
 }
 
-#[expect(clippy::unused_async, reason = "stands in for one that waits")]
+#[expect(clippy::unused_async, reason = "replaces a function that waits")]
 pub(crate) async fn migrate<A: ?Sized>(_: &A, _: &StoreConfig) -> Result<Migrated, StoreError> {
     Err(not_built("migrate"))
 }

@@ -8,6 +8,7 @@
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod adopt;
 mod calls;
+mod claim_in_turn;
 mod cluster;
 pub mod config;
 mod enqueue_on;
@@ -15,12 +16,14 @@ mod enqueue_on;
 mod enqueue_statement;
 mod error_text;
 mod events;
+mod explain;
 #[cfg(not(all(feature = "postgres", feature = "sqlite")))]
 mod feature_off;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod headers;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod jobs;
+mod jobs_on;
 mod lane;
 mod limits;
 pub mod memory;
@@ -42,8 +45,12 @@ pub mod sqlite;
 pub mod testing;
 mod work_lease;
 
+pub use claim_in_turn::claim_in_turn;
 pub use enqueue_on::{EnqueueOn, EnqueuedOn};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use enqueue_statement::EnqueueStatement;
 pub use events::Events;
+pub use explain::{explain_item, explain_job, explain_row};
+pub use jobs_on::JobsOn;
 pub use open::{Companion, Migrated, Opened, is_migrated, migrate, migration_sql, open};
+pub use work_lease::stored::StoredWorkLease;

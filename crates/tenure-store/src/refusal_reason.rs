@@ -12,7 +12,7 @@ pub(crate) struct ItemPosition {
     pub(crate) state: State,
     /// Claimed under the caller's token.
     pub(crate) is_mine: bool,
-    /// Outcome that the caller's token reported, if the last settle was its own.
+    /// Outcome of the item's last settle, if it was made under the caller's token.
     pub(crate) last_outcome: Option<OutcomeKind>,
 }
 

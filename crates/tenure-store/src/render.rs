@@ -79,7 +79,7 @@ impl Names {
         self.filled.insert(hole, name.quoted());
     }
 
-    /// Adds a name to be used inside quotes of the text.
+    /// Adds a name without quotes, because the text of the statement already quotes it.
     fn bare(&mut self, hole: &'static str, name: &Identifier) {
         self.filled.insert(hole, name.as_str().to_owned());
     }

@@ -119,7 +119,7 @@ async fn import(job: HeldJob, path: PathBuf, pace: Duration) -> Result<Outcome, 
             rows += 1;
         }
         // The rows exist if and only if the chunk is done: `?` rolls both back.
-        chunk.complete_on(&tx, rows)?;
+        chunk.complete_in(&tx, rows)?;
         tx.commit()?;
     }
     Ok(Outcome::Done)

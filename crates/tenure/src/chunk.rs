@@ -12,6 +12,7 @@ use tenure_core::store::{
 };
 use tenure_core::{Fence, Refusal, Timestamp, Token, WorkerId};
 use tenure_engine::{ChunkRenewer, ChunkThread, Context, RenewedChunk};
+use tenure_store::JobsOn;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -425,12 +426,14 @@ impl HeldChunk {
         self.end(ChunkEnd::Released).await
     }
 
-    /// Returns the end of the chunk, which the caller's transaction writes. The hold lasts until
-    /// the commit; if the transaction never commits, dropping the chunk releases it.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    pub(crate) fn end_in_transaction(&self, how: ChunkEnd) -> (&Tenure, EndChunk) {
+    /// Ends the chunk in the caller's transaction. The hold lasts until the commit; if the
+    /// transaction never commits, dropping the chunk releases it.
+    pub(crate) fn end_in<'c, C>(&'c self, connection: C, how: ChunkEnd) -> C::Answer<(), HoldError>
+    where
+        C: JobsOn<'c>,
+    {
         self.kept.ends();
-        (&self.loose.place.tenure, self.ending(Some(how)))
+        connection.end_chunk(self.loose.place.tenure.opened(), self.ending(Some(how)))
     }
 
     async fn end(mut self, how: ChunkEnd) -> Result<(), HoldError> {

@@ -12,6 +12,7 @@ use tenure_engine::Context;
 use tokio::time::Instant;
 
 use crate::chunk::{ChunkAsk, Workplace};
+use crate::tenure::Tenure;
 
 /// A job held by its handler.
 ///
@@ -191,8 +192,7 @@ impl HeldJob {
         &self.inner.hold
     }
 
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    pub(crate) fn tenure(&self) -> &crate::tenure::Tenure {
+    pub(crate) fn tenure(&self) -> &Tenure {
         &self.inner.place.tenure
     }
 }

@@ -6,6 +6,7 @@ pub use tenure_core::job::{
 };
 pub use tenure_core::store::{ClaimChunk, HeldChunks, HoldError, JobFilter};
 pub use tenure_core::{JobFacts, SyncState, why_job};
+pub use tenure_store::JobsOn;
 
 pub use crate::chunk::{ChunkAnswer, ChunkAsk, HeldChunk};
 pub use crate::held_job::HeldJob;

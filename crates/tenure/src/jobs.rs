@@ -7,17 +7,14 @@ use tenure_core::job::{
     ChunkName, ChunkRecord, Job, JobId, KindStatus, MatrixName, NewJob, Progress, Retried,
 };
 use tenure_core::store::{
-    Bury, Counts, HeldChunks, JobFilter, Jobs as Book, StoreError, StoreErrorKind,
+    Bury, Counts, HeldChunks, JobFilter, Jobs as Book, StoreError, StoreErrorKind, only_job,
 };
-use tenure_core::{Guarded, IntoOutcome, ItemId, JobFacts, Settings, Why, why_job};
+use tenure_core::{Guarded, IntoOutcome, ItemId, Settings, Why};
+use tenure_store::explain_job;
 
 use crate::held_job::HeldJob;
-use crate::operate::{WORKERS, credible, present};
 use crate::tenure::Tenure;
 use crate::worker::{JobSource, WorkerBuilder};
-
-/// `why` considers at most this many held chunks.
-const HELD_LOOKED_AT: u32 = 1_000;
 
 /// Jobs of a store: long work, done in chunks, which another worker can resume. Created by
 /// [`Tenure::jobs`].
@@ -77,8 +74,7 @@ impl Jobs {
     /// # Errors
     /// The store does not support jobs, or the database is unavailable.
     pub async fn enqueue(&self, job: NewJob) -> Result<JobId, StoreError> {
-        let ids = self.enqueue_all(std::slice::from_ref(&job)).await?;
-        first(&ids)
+        only_job(&self.enqueue_all(std::slice::from_ref(&job)).await?)
     }
 
     /// Writes all of these jobs or none; returns their numbers in order.
@@ -185,24 +181,7 @@ impl Jobs {
     /// # Errors
     /// As [`Jobs::enqueue`].
     pub async fn why(&self, id: JobId, settings: &Settings) -> Result<Option<Why>, StoreError> {
-        // Read the workers first: the answer has the time of the store; later reads are not older.
-        let (moment, workers) = self.tenure.workers(WORKERS).await?;
-        let Some(job) = self.find(id).await? else {
-            return Ok(None);
-        };
-        let held = HeldChunks {
-            matrix: Some(job.matrix.clone()),
-            lapsed_for: None,
-            limit: HELD_LOOKED_AT,
-        };
-        let facts = JobFacts {
-            kinds: self.kinds(Duration::ZERO).await?,
-            workers: present(workers, moment),
-            settings: settings.clone(),
-            chunks: self.held_chunks(&held).await?,
-        };
-        let now = credible(moment, job.created_at);
-        Ok(Some(why_job(&job, &facts, now)))
+        explain_job(self.tenure.store(), self.tenure.job_port()?, id, settings).await
     }
 
     /// Returns the status of each kind that has open jobs, or failures less than `lately` ago.
@@ -265,7 +244,6 @@ impl Jobs {
         WorkerBuilder::jobs(self.tenure.clone()).on(kind, function)
     }
 
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn tenure(&self) -> &Tenure {
         &self.tenure
     }
@@ -280,12 +258,4 @@ impl Tenure {
                 .with_hint("open an SQLite file or PostgreSQL")
         })
     }
-}
-
-/// Returns the only number in the answer to the enqueue of one job.
-pub(crate) fn first(ids: &[JobId]) -> Result<JobId, StoreError> {
-    ids.first().copied().ok_or_else(|| {
-        let message = "the store answered for no job; expected one answer";
-        StoreError::new("enqueue", StoreErrorKind::Corrupt, message)
-    })
 }

@@ -222,22 +222,18 @@
 
 mod builder;
 mod chunk;
-mod claim;
 pub mod enqueue;
 mod held_job;
 pub mod job;
+mod job_transactions;
 mod jobs;
 pub mod lease;
 mod matrix;
 pub mod operate;
-#[cfg(feature = "postgres")]
-mod postgres_jobs;
 pub mod publish;
 mod replays;
 pub mod settings;
 mod signal;
-#[cfg(feature = "sqlite")]
-mod sqlite_jobs;
 pub mod store;
 mod subscribed_topics;
 pub mod table;

@@ -12,17 +12,12 @@ pub use tenure_engine::{Check, Duties, Duty, Health, OutcomeCounts, metrics};
 pub use crate::worker::Watch;
 
 use tenure_core::store::{ChangeSettings, ClusterSettings, StoreError};
-use tenure_core::webhook::Delivery;
 use tenure_core::{
-    Clock as _, Event, Guarded, ItemId, NewEvent, PastHold, QueueName, Record, Settings, Term,
-    Timestamp, TopicSet,
+    Guarded, ItemId, NewEvent, PastHold, QueueName, Record, Settings, Term, Timestamp, TopicSet,
 };
-use tenure_store::memory::SystemClock;
+use tenure_store::explain_item;
 
 use crate::tenure::Tenure;
-
-/// `why` considers at most this many workers, those that reported most recently.
-pub(crate) const WORKERS: u32 = 1_000;
 
 impl Tenure {
     /// Reads these items; unknown ids are left out.
@@ -111,43 +106,7 @@ impl Tenure {
     /// # Errors
     /// The database is unavailable.
     pub async fn why(&self, id: ItemId, settings: &Settings) -> Result<Option<Why>, StoreError> {
-        // Read the workers first: the answer has the time of the store; later reads are not older.
-        let (moment, workers) = self.workers(WORKERS).await?;
-        let Some(record) = self.find(&[id]).await?.pop() else {
-            return Ok(None);
-        };
-        let endpoint = match record.content.delivery() {
-            Some(delivery) => self.endpoints_by_number().await?.remove(&delivery.endpoint),
-            None => None,
-        };
-        let key = record.content.event().and_then(Event::key);
-        // Deliveries keep the order of a key separately for each endpoint.
-        let key = key.map(|key| match &endpoint {
-            Some(endpoint) => Delivery::key(&endpoint.id, key),
-            None => key.to_owned(),
-        });
-        let key = match key {
-            Some(key) => self.store().key(&key).await?,
-            None => None,
-        };
-        // An event behind the head of its key waits for that head, so the queue of the head counts.
-        let first = key.as_ref().and_then(|key| key.head.as_ref());
-        let queue = queue_of(first.unwrap_or(&record));
-        let paused = |other: &Queue| other.name == queue && other.paused;
-        let counts = self.count().await?;
-        let facts = Facts {
-            is_paused: self.queues().await?.iter().any(paused),
-            counts: match &endpoint {
-                Some(endpoint) => counts_of(counts.deliveries.endpoints, &endpoint.number),
-                None => counts_of(counts.queues, &queue),
-            },
-            workers: present(workers, moment),
-            settings: settings.clone(),
-            key,
-            endpoint,
-        };
-        let now = credible(moment, record.created_at);
-        Ok(Some(why(&record, &facts, now)))
+        explain_item(self.store(), id, settings).await
     }
 
     /// Lists up to `limit` workers, most recent report first, and returns the current time of the
@@ -367,42 +326,10 @@ impl Tenure {
     }
 }
 
-/// Counts of one queue or endpoint.
-fn counts_of<T: PartialEq>(lines: Vec<(T, QueueCounts)>, line: &T) -> QueueCounts {
-    let found = lines.into_iter().find(|(name, _)| name == line);
-    found.map(|(_, counts)| counts).unwrap_or_default()
-}
-
 /// Refuses an invalid key; a store would only report that it does not exist.
 fn check_key(verb: &'static str, key: &str) -> Result<(), StoreError> {
     let event = NewEvent::from_json("any", "null").key(key).build();
     event.map(drop).map_err(|problems| {
         StoreError::invalid(verb, &problems).with_hint("name the key as it was given to the events")
     })
-}
-
-fn queue_of(record: &Record) -> QueueName {
-    let event = record.content.event().map(Event::queue);
-    event.cloned().unwrap_or_default()
-}
-
-/// The workers, each with its presence at this time of the store.
-pub(crate) fn present(
-    workers: Vec<WorkerRecord>,
-    moment: Timestamp,
-) -> Vec<(WorkerRecord, Presence)> {
-    let stands = |worker: WorkerRecord| {
-        let presence = worker.presence(moment);
-        (worker, presence)
-    };
-    workers.into_iter().map(stands).collect()
-}
-
-/// The time of the store, unless that is before the creation of the item: then the clock of the
-/// store is wrong, and the time of this machine is used.
-pub(crate) fn credible(moment: Timestamp, created_at: Timestamp) -> Timestamp {
-    if moment < created_at {
-        return SystemClock.now();
-    }
-    moment
 }

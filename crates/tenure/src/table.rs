@@ -10,12 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure_core::store::{
     Bury, Claim, Counts, Filter, OnStep, Page, Reap, Reaped, Renew, Renewed, Replay, Replayed,
-    Rest, Rows, Settle, Settlement, StoreError, StoreErrorKind, WhileHeld, WorkerRecord,
+    Rest, Rows, Settle, Settlement, StoreError, StoreErrorKind, WhileHeld,
 };
-use tenure_core::{Facts, Guarded, Held, ItemId, LapsePolicy, Record, Settings, Token, Why, why};
-
-use crate::claim;
-use crate::operate::{WORKERS, credible, present};
+use tenure_core::{Guarded, Held, ItemId, LapsePolicy, Record, Settings, Token, Why};
+use tenure_store::{claim_in_turn, explain_row};
 
 use crate::tenure::Tenure;
 use crate::worker::{RowSource, WorkerBuilder};
@@ -187,7 +185,7 @@ impl Table {
             let claim = Claim::new(self.tenure.token(), limit);
             claim.recovery(Some(LapsePolicy::default()))
         };
-        claim::in_turn(self.rows.as_ref(), turn, ask).await
+        claim_in_turn(self.rows.as_ref(), turn, ask).await
     }
 
     /// Claims with these options; take the token from [`Tenure::token`].
@@ -262,32 +260,8 @@ impl Table {
     /// # Errors
     /// The database is unavailable.
     pub async fn why(&self, id: ItemId, settings: &Settings) -> Result<Option<Why>, StoreError> {
-        let (moment, workers) = self.tenure.workers(WORKERS).await?;
-        let Some(record) = self.find(&[id]).await?.pop() else {
-            return Ok(None);
-        };
-        let mut queues = self.count().await?.queues.into_iter();
-        let counts = queues.next().map(|(_, counts)| counts);
-        let facts = Facts {
-            counts: counts.unwrap_or_default(),
-            workers: present(self.own(workers), moment),
-            settings: settings.clone(),
-            ..Facts::default()
-        };
-        let mut answer = why(&record, &facts, credible(moment, record.created_at));
-        // The explanation of events applies to rows, but its commands must name the table.
-        let table = &self.described().name;
-        let work = format!("`tenure work --table {table}`");
-        answer.hint = answer.hint.map(|hint| {
-            let hint = hint.replace("`tenure serve`, or `tenure work`", &work);
-            ["replay", "bury", "reap", "show"]
-                .iter()
-                .fold(hint, |hint, verb| {
-                    let named = format!("`tenure {verb} --table {table}");
-                    hint.replace(&format!("`tenure {verb}"), &named)
-                })
-        });
-        Ok(Some(answer))
+        let rows = self.rows.as_ref();
+        explain_row(self.tenure.store(), rows, id, settings).await
     }
 
     /// Makes done or dead rows pending again.
@@ -313,18 +287,6 @@ impl Table {
     pub async fn bury(&self, id: ItemId, reason: &str) -> Result<Guarded, StoreError> {
         let bury = Bury::new(id, self.tenure.token(), reason);
         self.rows.bury(&bury).await
-    }
-
-    /// Keeps only the workers on this table; workers on events neither claim nor reap its rows.
-    /// Clears their lists of queues, which means all queues: the rows have a single one, which each
-    /// of these workers serves.
-    fn own(&self, mut workers: Vec<WorkerRecord>) -> Vec<WorkerRecord> {
-        let table = self.described().name.as_str();
-        workers.retain(|worker| worker.report.works_on(table));
-        for worker in &mut workers {
-            worker.report.queues.clear();
-        }
-        workers
     }
 
     pub(crate) fn tenure(&self) -> &Tenure {

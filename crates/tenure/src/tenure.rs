@@ -9,13 +9,12 @@ use tenure_core::store::{
     StoreErrorKind, Tables,
 };
 use tenure_core::webhook::Caller;
-use tenure_core::{Guarded, Held, Invalid, Token, WorkerId};
+use tenure_core::{Guarded, Held, Invalid, Token, Tokens, WorkerId};
 use tenure_store::config::StoreConfig;
-use tenure_store::{Companion, Opened, open};
+use tenure_store::{Companion, Opened, claim_in_turn, open};
 
 use crate::builder::TenureBuilder;
 use crate::chunk::ChunkHome;
-use crate::claim;
 use crate::jobs::Jobs;
 use crate::worker::{DeliverySource, Watch, WorkerBuilder};
 
@@ -47,8 +46,7 @@ pub struct Tenure {
 struct TenureInner {
     opened: Opened,
     worker: WorkerId,
-    /// Number of issued tokens.
-    tokens: AtomicU64,
+    tokens: Arc<Tokens>,
     /// Number of started workers.
     workers: AtomicU64,
     /// Number of calls of [`Tenure::claim`].
@@ -124,7 +122,7 @@ impl Tenure {
             inner: Arc::new(TenureInner {
                 opened,
                 worker,
-                tokens: AtomicU64::new(0),
+                tokens: Arc::default(),
                 workers: AtomicU64::new(0),
                 claims: AtomicU64::new(0),
                 connections,
@@ -185,8 +183,12 @@ impl Tenure {
 
     /// Creates a new token for this worker.
     pub(crate) fn token_of(&self, worker: &WorkerId) -> Token {
-        let claim = self.inner.tokens.fetch_add(1, Ordering::Relaxed) + 1;
-        Token::new(worker, claim, rand::random())
+        self.inner.tokens.issue(worker, rand::random())
+    }
+
+    /// The counter of this program's tokens.
+    pub(crate) fn tokens(&self) -> Arc<Tokens> {
+        Arc::clone(&self.inner.tokens)
     }
 
     /// Claims up to `limit` items of the default queue for the default term; `None` if no item is
@@ -203,7 +205,7 @@ impl Tenure {
     /// The database is unavailable.
     pub async fn claim(&self, limit: u32) -> Result<Option<Held>, StoreError> {
         let turn = self.inner.claims.fetch_add(1, Ordering::Relaxed) + 1;
-        claim::in_turn(self.store(), turn, || Claim::new(self.token(), limit)).await
+        claim_in_turn(self.store(), turn, || Claim::new(self.token(), limit)).await
     }
 
     /// Claims with these options; take the token from [`Tenure::token`].

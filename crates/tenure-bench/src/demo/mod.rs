@@ -136,7 +136,7 @@ async fn answer_late(stage: &mut Stage<'_>) -> Result<LateAnswer, Stop> {
     let held = loop {
         let event = Event::new(stage::TOPIC, &"claimed by hand")?;
         stage.write(event).await?;
-        // Without recovery: the workers must end lapsed leases here.
+        // This claim does not reap: the demo shows how the workers end lapsed leases.
         let ask = Claim::new(tenure.token(), 1).term(stage::term()?);
         if let Some(held) = tenure.claim_with(&ask.recovery(None)).await? {
             break held;

@@ -4,7 +4,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test fails by a panic, also where it is not in the test function itself"
+    reason = "a test fails by a panic, also in a function that the test calls"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};

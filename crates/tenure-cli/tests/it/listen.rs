@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "a test fails by a panic, also where it is not in the test function itself"
+    reason = "a test fails by a panic, also in a function that the test calls"
 )]
 
 use crate::program::{Place, Running, sqlite};

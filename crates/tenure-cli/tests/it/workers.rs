@@ -29,6 +29,23 @@ fn a_missing_database_is_reported_and_not_created() {
     assert!(!place.file().exists());
 }
 
+/// The report of an active worker.
+fn report(name: &str, queues: &str, next: Duration) -> WorkerReport {
+    WorkerReport {
+        worker: WorkerId::new(name, 7).unwrap(),
+        host: "db-1".to_owned(),
+        pid: 4_242,
+        version: "0.1.0".to_owned(),
+        queues: queues.to_owned(),
+        topics: tenure::publish::TopicSet::any(),
+        concurrency: 10,
+        running: 3,
+        held: 12,
+        settings_version: 0,
+        next_within: next,
+    }
+}
+
 /// Goal: the list distinguishes active, missing and stopped workers, and `why` counts only active
 /// workers that serve the queue of the event. Method: the test reports workers through the store's
 /// port, as engines do.
@@ -37,19 +54,6 @@ async fn workers_are_listed_with_their_presence() {
     for place in everywhere().await {
         let tenure = place.tenure().await;
         let store = tenure.store();
-        let report = |name: &str, queues: &str, next: Duration| WorkerReport {
-            worker: WorkerId::new(name, 7).unwrap(),
-            host: "db-1".to_owned(),
-            pid: 4_242,
-            version: "0.1.0".to_owned(),
-            queues: queues.to_owned(),
-            topics: tenure::publish::TopicSet::any(),
-            concurrency: 10,
-            running: 3,
-            held: 12,
-            settings_version: 0,
-            next_within: next,
-        };
         let minute = Duration::from_mins(1);
         let missing = report("missing", "", Duration::from_millis(1));
         store.report(&missing, None).await.unwrap();

@@ -161,7 +161,7 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     /// Changes all of the named values or none. Returns the new version, or `None` if another
     /// change was made after the version that the caller read.
     ///
-    /// The caller checks the values, not the store.
+    /// The caller checks the values; the store does not.
     fn change_settings<'a>(&'a self, change: &'a ChangeSettings) -> Answer<'a, Option<u64>>;
 
     /// Records a worker's report and its time.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Answer, LeaseStore, Operate, Renewed, StoreError};
+use super::{Answer, LeaseStore, Operate, Renewed, StoreError, StoreErrorKind};
 use crate::guard::{Guarded, Refusal};
 use crate::job::{
     ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobId, JobKind, KindStatus, MatrixName,
@@ -241,8 +241,8 @@ pub trait ProvidesJobs: Send + Sync + fmt::Debug {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HoldError {
-    /// The hold is over, and nothing was changed. Another worker may continue the work: roll back
-    /// your own transaction for it.
+    /// The lease is over, and nothing was changed. Roll back your own transaction, because another
+    /// worker may repeat its work.
     #[error("the hold is over: {0}")]
     Refused(Refusal),
     /// The store failed.
@@ -251,7 +251,7 @@ pub enum HoldError {
 }
 
 impl HoldError {
-    /// Returns true if the hold is over.
+    /// Returns true if the lease is over.
     pub const fn is_over(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
@@ -266,4 +266,15 @@ pub fn accepted(answer: Guarded) -> Result<(), HoldError> {
         Guarded::Accepted(()) => Ok(()),
         Guarded::Refused(why) => Err(HoldError::Refused(why)),
     }
+}
+
+/// Returns the only number in the answer to the enqueue of one job.
+///
+/// # Errors
+/// The answer is empty.
+pub fn only_job(ids: &[JobId]) -> Result<JobId, StoreError> {
+    ids.first().copied().ok_or_else(|| {
+        let message = "the store answered for no job; expected one answer";
+        StoreError::new("enqueue", StoreErrorKind::Corrupt, message)
+    })
 }

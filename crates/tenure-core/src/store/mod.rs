@@ -28,7 +28,7 @@ pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};
 pub use jobs::{
     ChunkEnd, ChunkHold, ClaimChunk, EndChunk, HeldChunks, HoldError, JobFilter, JobHold, Jobs,
-    ProvidesJobs, RenewChunks, accepted,
+    ProvidesJobs, RenewChunks, accepted, only_job,
 };
 pub use keys::{KeyFacts, KeyFilter, KeyRecord, KeyState, Keys, Skip};
 pub use lease::{

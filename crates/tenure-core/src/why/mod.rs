@@ -116,8 +116,8 @@ pub fn why(record: &Record, facts: &Facts, now: Timestamp) -> Why {
         (State::Dead, _) => dead(record, facts, now),
         (State::Claimed, Some(hold)) if hold.until > now => claimed(record, hold, facts, now),
         (State::Claimed, Some(hold)) => lapsed(hold, facts, now),
-        // Tenure always stores a lease with a claimed item; this case needs a table that other
-        // programs write.
+        // Tenure always stores a lease with a claimed item; this case occurs only in a table that
+        // other programs write.
         (State::Claimed, None) => {
             Why::new("claimed", "it is claimed, but its holder is not recorded")
         }

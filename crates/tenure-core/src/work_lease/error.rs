@@ -1,6 +1,7 @@
-//! Errors of a work lease: mistakes of the caller. An error changes nothing.
+//! Errors of a work lease: mistakes of the caller, which change nothing; and failures of a store.
 
 use crate::invalid::Invalid;
+use crate::store::StoreError;
 use crate::work_lease::DomainName;
 
 /// A caller's mistake, as the contract of the work lease names it. Messages never contain tokens.
@@ -91,5 +92,38 @@ impl WorkLeaseError {
             Self::BacklogFull { .. } => "backlog_full",
             Self::InvalidDomain(_) => "invalid_domain",
         }
+    }
+}
+
+/// Error of a call on a stored work lease: a mistake of the caller, which changed nothing, or a
+/// failure of the store.
+///
+/// After a failure of the store the call may still have taken effect: call `try_acquire` for the
+/// same offset again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoredWorkLeaseError {
+    /// The contract of the work lease forbids the call.
+    #[error(transparent)]
+    Contract(#[from] WorkLeaseError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl StoredWorkLeaseError {
+    /// Returns the caller's mistake, if it is one.
+    pub fn contract(&self) -> Option<&WorkLeaseError> {
+        match self {
+            Self::Contract(mistake) => Some(mistake),
+            Self::Store(_) => None,
+        }
+    }
+
+    /// Returns true if the caller holds no offset of the domain: nothing is in flight, or the
+    /// offset in flight has another token.
+    pub fn is_illegal_state(&self) -> bool {
+        self.contract()
+            .is_some_and(WorkLeaseError::is_illegal_state)
     }
 }

@@ -36,7 +36,7 @@ mod view;
 pub use answer::{AcquireResult, FailResult, ReplayResult, SucceedResult};
 pub use backlog::Backlog;
 pub use decide::{Decided, fail, renew, replay, submit, succeed, try_acquire};
-pub use error::WorkLeaseError;
+pub use error::{StoredWorkLeaseError, WorkLeaseError};
 pub use name::DomainName;
 pub use offsets::Offsets;
 pub use ranges::{NearRanges, RangesChange, TerminalRange};

@@ -1,6 +1,6 @@
-//! Effects of a call on its endpoint: saves its health for all processes, disables it when due, and
-//! reports both in the log and as Tenure's own events to the endpoints that subscribe to them by
-//! name.
+//! Effects of a call on its endpoint. The sender saves the endpoint's health for all processes, and
+//! disables an endpoint that has failed for too long. It reports these changes in the log, and as
+//! Tenure's own events to the endpoints that subscribe to them by name.
 //!
 //! Each step has a timeout and may fail: the delivery is settled anyway. The next call saves the
 //! health or disables the endpoint again; a lost report is not repeated.

@@ -6,7 +6,7 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::wildcard_enum_match_arm,
-    reason = "the lints spare test functions, but not what these call"
+    reason = "the lints allow this in test functions, but not in functions that they call"
 )]
 
 mod basics;

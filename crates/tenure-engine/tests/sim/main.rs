@@ -7,7 +7,7 @@
 #![expect(
     clippy::indexing_slicing,
     clippy::wildcard_enum_match_arm,
-    reason = "a test may fail loudly, and most readers of the log care for a few facts only"
+    reason = "a test may panic, and most checkers read only a few kinds of facts"
 )]
 
 mod arrivals;
@@ -42,7 +42,7 @@ const SEEDS: u64 = 300;
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a test binary has no settings but these"
+    reason = "a test binary is configured by variables"
 )]
 fn env_number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;

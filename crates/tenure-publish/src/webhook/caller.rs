@@ -1,12 +1,12 @@
 //! Caller: makes one call within its time limit and returns the reply.
 //!
-//! It checks the address, resolves the name, checks all of its addresses, dials one of them, and
-//! checks the peer again. If the pool has an idle connection to a peer that may still be called,
-//! the caller uses that connection instead. If the idle connection closes before any part of the
-//! response arrives, the caller sends the request once more on a new connection: a receiver may see
-//! one attempt twice, under the same id and fence. This applies only to connections that the peer
-//! was closing at that moment; if a connection closes later, the receiver had the request, and the
-//! attempt has failed.
+//! It checks the URL, resolves the host name, checks all addresses of the name, connects to one of
+//! them, and checks the address of the peer again. If the pool has an idle connection to a peer
+//! that may still be called, the caller uses that connection instead. If the idle connection closes
+//! at once and before any part of the response arrives, the peer was probably closing it already:
+//! the caller sends the request once more on a new connection, so a receiver may see one attempt
+//! twice, under the same id and fence. If the connection closes later, the receiver had the
+//! request, and the attempt has failed.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -33,10 +33,11 @@ use super::{
     call_error, tls,
 };
 
-/// Maximum addresses of a name that are dialled; all are checked.
+/// Maximum number of addresses to which a call tries to connect; it checks all addresses.
 const DIALLED_MAX: usize = 8;
-/// Time within which a call notices that the peer was already closing the connection: a round trip.
-/// If the connection closes later, the peer had the request, and the caller does not send it again.
+/// Limit for a round trip. If a reused connection closes within this time, the peer was already
+/// closing it when the request was sent, and the caller sends the request again. If it closes
+/// later, the peer had the request, and the caller does not send it again.
 const CROSSED_MAX: Duration = Duration::from_secs(1);
 
 /// Configuration of a [`WebhookCaller`].
@@ -149,7 +150,7 @@ impl WebhookCaller {
             .get(request.endpoint, &self.keyring)
             .map_err(|invalid| unsendable(&invalid.to_string()))?;
         trace.prepared = Some(Arc::clone(&prepared));
-        // The error could quote the payload.
+        // The cause is dropped, because it could quote the payload.
         let body = request.event.payload_bytes();
         let body =
             body.map_err(|_cause| unsendable("the payload is marked as base64 but is not"))?;
@@ -268,7 +269,7 @@ impl WebhookCaller {
         Err(call_error(CallErrorKind::Connect, text))
     }
 
-    /// Sends the request and reads the response, as far as it is stored.
+    /// Sends the request and reads the part of the response that is stored.
     async fn send(
         &self,
         mut connection: Connection,

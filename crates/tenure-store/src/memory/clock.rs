@@ -11,7 +11,7 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is the Clock that everyone else is told to use"
+        reason = "this is the `Clock` that all other code uses"
     )]
     fn now(&self) -> Timestamp {
         let start = Timestamp::from_micros(0);

@@ -79,7 +79,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Creates an empty store that judges leases by this clock.
+    /// Creates an empty store with this clock, which decides whether a lease is live.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,

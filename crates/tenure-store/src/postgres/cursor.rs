@@ -141,7 +141,7 @@ impl Cursors {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a cursor's age is not judged by the store's clock"
+    reason = "the age of a cursor does not depend on the store's clock"
 )]
 pub(super) fn monotonic_now() -> Instant {
     Instant::now()

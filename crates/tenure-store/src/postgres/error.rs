@@ -1,4 +1,4 @@
-//! Maps PostgreSQL errors to store errors. No other module matches on them.
+//! Maps PostgreSQL errors to store errors. No other module examines PostgreSQL errors.
 
 use sqlx::error::DatabaseError;
 use tenure_core::LeaseTable;
@@ -6,11 +6,11 @@ use tenure_core::store::{StoreError, StoreErrorKind};
 
 use crate::rows::changed_hint;
 
-/// Converts a driver error under `verb` to a store error. Of an error from the server it keeps only
-/// the message: the details quote the row, and a row holds tokens and payloads.
+/// Converts an error of the driver to a store error of the operation `verb`. Only the message of a
+/// server's error is kept: its details quote the row, which holds tokens and payloads.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "whatever else comes is not expected"
+    reason = "all other errors are unexpected"
 )]
 pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError {
     match &error {
@@ -101,7 +101,7 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
         ),
         "42501" => (
             Invalid,
-            Some("grant the role that Tenure connects as the rights it needs"),
+            Some("Tenure's database role lacks a privilege: grant it"),
         ),
         "25006" => (
             Unavailable,
@@ -117,9 +117,7 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
         ),
         "08P01" => (
             Invalid,
-            Some(
-                "does a pooler refuse start-up options? take the planner's settings from the role",
-            ),
+            Some("does a pooler refuse start-up options? `store.planner = \"role\"` avoids them"),
         ),
         code => match code.get(..2).unwrap_or_default() {
             "40" => (Conflict, None),
@@ -134,7 +132,7 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
 /// constraint.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "only the server's own words are asked"
+    reason = "only errors of the server have a code"
 )]
 pub(crate) fn is_refused(error: &sqlx::Error) -> bool {
     let code = match error {
@@ -158,7 +156,7 @@ pub(crate) fn lacks_column(error: &sqlx::Error) -> bool {
 /// True for a lock timeout or a deadlock: the caller should retry.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "only the server's own words are asked"
+    reason = "only errors of the server have a code"
 )]
 pub(crate) fn is_in_use(error: &sqlx::Error) -> bool {
     let code = match error {
@@ -171,7 +169,7 @@ pub(crate) fn is_in_use(error: &sqlx::Error) -> bool {
 /// True if the table or schema does not exist.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "only the server's own words are asked"
+    reason = "only errors of the server have a code"
 )]
 pub(crate) fn is_missing(error: &sqlx::Error) -> bool {
     let code = match error {

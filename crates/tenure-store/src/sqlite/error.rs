@@ -62,7 +62,7 @@ fn meaning(error: &rusqlite::Error) -> ErrorParts {
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "the rest, known or to come, means that a statement of ours cannot run here"
+    reason = "any other code means that a statement of Tenure cannot run on this file"
 )]
 fn meaning_of_code(code: ffi::Error, message: &str) -> ErrorParts {
     let (kind, phrase, hint) = match code.code {

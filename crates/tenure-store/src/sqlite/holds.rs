@@ -158,7 +158,8 @@ impl Ends {
         }
     }
 
-    /// The lease of the item lapsed: the item waits again from this moment, in `lane` if given.
+    /// The lease of the item lapsed: the item is pending again, in `lane` if given, and due at
+    /// `from`.
     pub(super) fn lapse(&mut self, id: i64, from: Timestamp, lane: Option<Lane>, back: ReturnTo) {
         let error = Some(LapsePolicy::ERROR.to_owned());
         let setback = (id, 1, 0, 1, error, Some(from.as_micros()), lane);
@@ -212,7 +213,7 @@ impl Ends {
     }
 }
 
-/// Puts items into ready, at the position given by their setback and event.
+/// Puts items into `tenure_ready`, at the position given by their setback and event.
 pub(super) fn make_ready(connection: &Connection, ids: &[i64]) -> rusqlite::Result<()> {
     connection
         .prepare_cached(sql::SETTLE_READY)?

@@ -2,7 +2,8 @@
 //!
 //! All writes go through the one thread of [`writer::Writer`]; reads have their own connections. An
 //! operation is one transaction: it reads, decides and writes, and no other connection can write
-//! meanwhile. The clock of this machine judges leases; an operation reads it when its turn comes.
+//! meanwhile. The clock of this machine decides whether a lease is live; an operation reads the
+//! clock when its turn comes.
 //! Both layouts draw fences from `tenure_fence`.
 
 mod adopt;
@@ -104,7 +105,7 @@ impl SqliteStore {
         })
     }
 
-    /// The same store, judging leases by this clock.
+    /// The same store, with this clock.
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -123,8 +124,8 @@ impl SqliteStore {
         moment_of(self.clock.as_ref(), given)
     }
 
-    /// Writes. `op` gets the time at which its turn comes, so that operations judge leases in the
-    /// order in which they take effect.
+    /// Writes. `op` gets the time at which its turn comes, so that the times of operations rise in
+    /// the order in which they take effect.
     async fn write<T: Send + 'static>(
         &self,
         verb: &'static str,

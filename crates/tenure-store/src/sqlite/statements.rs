@@ -260,7 +260,10 @@ statements! {
 const MARK: &str = "-- statement: ";
 
 /// Cuts the statement `name` out of a file.
-#[expect(clippy::panic, reason = "it runs in the compiler, which then says so")]
+#[expect(
+    clippy::panic,
+    reason = "it runs at compile time, and the compiler reports the panic"
+)]
 const fn cut(file: &'static str, name: &str) -> &'static str {
     let (whole, mark) = (file.as_bytes(), MARK.as_bytes());
     let mut at = 0;

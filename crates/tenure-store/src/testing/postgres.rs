@@ -62,7 +62,7 @@ pub async fn migrated() -> Database {
 /// The server to use instead of a temporary one.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a test's choice of server is no configuration of the program"
+    reason = "the server of a test is not a configuration of the program"
 )]
 fn given() -> Option<String> {
     std::env::var("TENURE_TEST_POSTGRES").ok()

@@ -7,7 +7,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "the lints spare test functions, but not what these call"
+    reason = "the lints allow this in test functions, but not in functions that they call"
 )]
 
 mod adopt;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tenure_core::store::{Claim, Reap, Rest, Settle, StoreError};
 use tenure_core::{Clock as _, Held, Outcome, QueueName, Settings, Timestamp};
 use tenure_engine::{Handled, Handler, Inline};
+use tenure_store::claim_in_turn;
 use tenure_store::memory::SystemClock;
 
-use crate::claim;
 use crate::tenure::Tenure;
 
 /// Maximum number of items per `work_until_idle`: a handler may enqueue its own topic forever.
@@ -196,7 +196,7 @@ impl TestWorker {
             let claim = Claim::new(self.tenure.token(), 1).term(term);
             claim.queues(queues.clone()).topics(topics.clone()).at(now)
         };
-        claim::in_turn(self.tenure.store(), self.turn, ask).await
+        claim_in_turn(self.tenure.store(), self.turn, ask).await
     }
 
     /// Settles all items of a lease like its first one, and counts the outcome.

@@ -93,8 +93,8 @@ mod private {
         pub(crate) tenure: Tenure,
         pub(crate) worker: WorkerId,
         pub(crate) config: EngineConfig,
-        /// The store through connections of its own, for the heartbeat, if the source needs others
-        /// than usual.
+        /// The store through the keeper's own connections, if the source has opened them; `None`:
+        /// the worker opens them.
         pub(crate) keeper_store: Option<Arc<dyn Store>>,
         /// The chunks that the handlers hold.
         pub(crate) chunks: Option<Arc<ChunkHome>>,

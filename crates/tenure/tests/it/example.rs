@@ -1,30 +1,18 @@
 //! Runs the examples and compares their output.
 
-#[expect(
-    dead_code,
-    reason = "the example's `main` is not called here, what it calls is"
-)]
+#[expect(dead_code, reason = "the test does not call the example's `main`")]
 #[path = "../../examples/outbox.rs"]
 mod outbox;
 
-#[expect(
-    dead_code,
-    reason = "the example's `main` is not called here, what it calls is"
-)]
+#[expect(dead_code, reason = "the test does not call the example's `main`")]
 #[path = "../../examples/partitioned_log.rs"]
 mod partitioned_log;
 
-#[expect(
-    dead_code,
-    reason = "the example's `main` is not called here, what it calls is"
-)]
+#[expect(dead_code, reason = "the test does not call the example's `main`")]
 #[path = "../../examples/resumable_import.rs"]
 mod resumable_import;
 
-#[expect(
-    dead_code,
-    reason = "the example's `main` is not called here, what it calls is"
-)]
+#[expect(dead_code, reason = "the test does not call the example's `main`")]
 #[path = "../../examples/webhooks.rs"]
 mod webhooks;
 

@@ -3,7 +3,7 @@
 
 #![expect(
     clippy::unwrap_used,
-    reason = "a test fails by a panic, also where it is not in the test function itself"
+    reason = "a test fails by a panic, also in a function that the test calls"
 )]
 
 use std::error::Error;
@@ -138,7 +138,7 @@ async fn a_failure_that_is_never_retried_is_dead_at_once() {
 async fn a_payload_of_another_type_is_retried_with_a_detailed_error() {
     #[derive(serde::Deserialize)]
     struct Refund {
-        #[expect(dead_code, reason = "only its name counts")]
+        #[expect(dead_code, reason = "the test needs only the name of the field")]
         amount: u64,
     }
     let (tenure, event) = memory().await;

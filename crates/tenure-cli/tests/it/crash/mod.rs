@@ -8,7 +8,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test fails by a panic, also where it is not in the test function itself"
+    reason = "a test fails by a panic, also in a function that the test calls"
 )]
 
 mod load;

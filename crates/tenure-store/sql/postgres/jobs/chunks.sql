@@ -1,5 +1,5 @@
 -- chunks: one page of the chunks of a matrix, by name.
--- Parameters: $1 now, $2 matrix, $3 all chunks come after this name, or null, $4 limit.
+-- Parameters: $1 now, $2 matrix, $3 only chunks after this name (null: all), $4 limit.
 -- Returns: per chunk: chunk_hash, locked_until, locked_by, claimed_at, fence, completed_at, failed_at,
 --   row_count, last_synced_at, cursor, error_message; and now.
 -- Keeps: nothing; it only reads.

@@ -5,7 +5,8 @@
 -- Returns: fence, claimed_at, locked_until, cursor, attempts; no row: look_chunk gives the reason.
 -- Keeps: laws 1, 2, 6. The predicate has the whole key. A row that another transaction has locked is
 --   skipped. The lease on the job must exist and be live.
--- Relies on: the unique key; the key of the jobs. The time of the statement, not of the transaction.
+-- Relies on: the unique key; the key of the jobs. The current time is that of the statement, not of
+--   the transaction.
 --   Creating a chunk is a separate statement: as a branch of this one it would add half the cost of the
 --   update.
 update tenure_checkpoints t

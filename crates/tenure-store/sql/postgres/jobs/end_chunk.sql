@@ -7,7 +7,8 @@
 -- Keeps: laws 3, 4, 6: the whole key, token, holder and state in one predicate, and the lease on the job as
 --   a second guard. The row stays locked until the commit, so the next claim comes after it or skips the
 --   row.
--- Relies on: the unique key; the key of the jobs. The time of the statement, not of the transaction.
+-- Relies on: the unique key; the key of the jobs. The current time is that of the statement, not of
+--   the transaction.
 update tenure_checkpoints t
 set cursor = coalesce($12::text, t.cursor),
     last_synced_at = case when $9::text in ('synced', 'completed')

@@ -5,8 +5,8 @@
 --   that job, $8 its holder, or null.
 -- Returns: one row: now; whether there is no job, or the caller holds it (is_job_held), and that lease is
 --   live (is_job_live); whether the chunk exists (is_there), its locked_until, locked_by, completed_at,
---   failed_at, last_synced_at; whether the caller holds it (is_mine); the outcome that the token reported,
---   if the last end was its own.
+--   failed_at, last_synced_at; whether the caller holds it (is_mine); the outcome of the last end, if
+--   it was made under this token.
 -- Keeps: law 9, until the lease on the chunk ends again; it only reads.
 -- Relies on: the unique key; the key of the jobs.
 select m.now,

@@ -4,7 +4,8 @@
 -- Returns: fence, claimed_at, locked_until, cursor, attempts; no row: look_chunk gives the reason.
 -- Keeps: laws 1, 2, 6. It waits only for another transaction that is creating the same chunk. The lease on
 --   the job must exist and be live.
--- Relies on: the unique key; the key of the jobs. The time of the statement, not of the transaction.
+-- Relies on: the unique key; the key of the jobs. The current time is that of the statement, not of
+--   the transaction.
 insert into tenure_checkpoints
     (matrix_id, chunk_hash, created_at, locked_until, locked_by, lease_token, claimed_at, fence)
 select $2::text, $3::text, coalesce($1::timestamptz, statement_timestamp()),

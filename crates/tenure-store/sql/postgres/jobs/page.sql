@@ -1,6 +1,6 @@
 -- page: one page of jobs, newest first. There is a branch for each filter; only one runs.
--- Parameters: $1 now, $2 kind, $3 matrix, $4 state in capitals (each null for all), $5 all jobs have a
---   lower number, or null, $6 limit.
+-- Parameters: $1 now, $2 kind, $3 matrix, $4 state in capitals (each null for all), $5 only jobs with a
+--   lower number (null: all), $6 limit.
 -- Returns: per job: id, kind, matrix_id, payload, priority, created_at, available_at, locked_until,
 --   locked_by, claimed_at, fence, the counters, error_message, completed_at, failed_at, result, cursor,
 --   chunks_total, retry_of, whether it was cancelled; and now. No token: it is a secret of its holder.

@@ -2,7 +2,8 @@
 -- statement cannot change a row that it inserts.
 -- Parameters: $1 now, $2 limit.
 -- Returns: nothing.
--- Keeps: law 1: a new row has no head. Sorted, so that two of these statements cannot deadlock.
+-- Keeps: law 1: a new row has no head. Keys are sorted, so that two of these
+--   statements cannot deadlock.
 -- Relies on: tenure_arrivals_pkey, from the oldest; tenure_keys_pkey.
 insert into tenure_keys (key_hash, state_since, ordering_key)
 select a.key_hash, coalesce($1::timestamptz, now()), a.ordering_key

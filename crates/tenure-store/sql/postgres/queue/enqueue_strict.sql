@@ -2,7 +2,7 @@
 -- the events draw their ids.
 -- Parameters: $1 ordering keys.
 -- Returns: nothing.
--- Keeps: law 7, for overlapping producers. Sorted, so that two producers cannot deadlock.
+-- Keeps: law 7, for overlapping producers. Keys are sorted, so that two producers cannot deadlock.
 -- Relies on: tenure_strict_keys_pkey.
 insert into tenure_strict_keys as s (key_hash)
 select distinct tenure_key_hash(k.ordering_key)

@@ -6,9 +6,9 @@
 --   deliveries.
 -- Returns: one row: the numbers of deleted done and dead items, the number of journal rows deleted or
 --   marked, whether a limit was reached.
--- Keeps: laws 4, 6. It checks everything again that prune_choose.sql saw: as a separate statement it has a
---   snapshot newer than the locks, which shows every replay that came before them; none can come
---   after. A journal row stays for the timeline of a retained item, up to the longer retention; its
+-- Keeps: laws 4, 6. It checks again everything that prune_choose.sql has checked: its snapshot is newer
+--   than the locks, so it shows every replay that committed before them, and no replay can begin after
+--   them. A journal row stays for the timeline of a retained item, up to the longer retention; its
 --   mark keeps later rounds from examining it again. An item may outlive its journal row, for
 --   example an event that still has deliveries.
 -- Relies on: the primary keys; tenure_events_source; tenure_dedupe_id; tenure_settled_other, from the

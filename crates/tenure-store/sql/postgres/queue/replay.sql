@@ -3,8 +3,9 @@
 -- Parameters: $1 now, $2 ids, in the order of the replay; each once.
 -- Returns: the ids that were replayed.
 -- Keeps: laws 4, 6, 7: only items that are done or dead. Of two concurrent replays of one item one wins:
---   the generation is compared and raised. Sorted, so that two replays cannot deadlock. The event is locked
---   first: the replay waits for a prune that has locked it, and then finds it deleted or unchanged.
+--   the generation is compared and raised. Items are sorted, so that two replays cannot deadlock. The
+--   event is locked first: the replay waits for a prune that has locked it, and then finds it deleted or
+--   unchanged.
 -- Relies on: tenure_events_pkey, tenure_setbacks_pkey, tenure_ready_pkey, tenure_dead_pkey,
 --   tenure_keys_pkey, tenure_backlog_pkey. Leases are few and are scanned.
 with settled as materialized (

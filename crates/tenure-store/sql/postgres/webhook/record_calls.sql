@@ -3,8 +3,8 @@
 --   microseconds, $6 outcomes, $7 statuses, $8 errors, $9 details, $10 whether all deliveries are known to
 --   exist.
 -- Returns: nothing.
--- Keeps: a recorded call does not change. A call of a pruned delivery is not recorded. Sorted, so that two
---   transactions cannot deadlock.
+-- Keeps: a recorded call does not change. A call of a pruned delivery is not recorded.
+--   Rows are written in sorted order, so that two transactions cannot deadlock.
 -- Relies on: tenure_delivery_attempts_pkey, tenure_events_pkey.
 insert into tenure_delivery_attempts
     (delivery, fence, attempt, began_at, outcome, http_status, error, detail)

@@ -1,5 +1,5 @@
 -- chunks: one page of the chunks of a matrix, by name.
--- Parameters: :matrix, :after all chunks come after this name, or null, :limit.
+-- Parameters: :matrix, :after, only chunks after this name (null: all), :limit.
 -- Returns: per chunk: chunk_hash, locked_until, locked_by, claimed_at, fence, completed_at, failed_at,
 --   row_count, last_synced_at, cursor, error_message.
 -- Keeps: nothing; it only reads.

@@ -3,8 +3,8 @@
 -- Parameters: :matrix, :chunk, :token, :holder; for the job: :job, and :token and :holder of the lease on
 --   it.
 -- Returns: job: the end of the lease on it, if the caller holds it; chunk: locked_until, locked_by,
---   completed_at, failed_at, last_synced_at, whether the caller holds it, the outcome that the token
---   reported, if the last end was its own.
+--   completed_at, failed_at, last_synced_at, whether the caller holds it, the outcome of the last
+--   end, if it was made under this token.
 -- Keeps: law 9, until the lease on the chunk ends again; it only reads.
 -- Relies on: the unique key; the key of the jobs (the `+` rules out the index on lease_token).
 -- statement: job

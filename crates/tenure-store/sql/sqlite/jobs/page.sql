@@ -1,5 +1,5 @@
 -- page: one page of jobs, newest first. There is a statement for each filter; one of them runs.
--- Parameters: :now, :kind, :matrix, :state in capitals, :below, all jobs have a lower number, :limit. A
+-- Parameters: :now, :kind, :matrix, :state in capitals, :below, only jobs with a lower number, :limit. A
 --   filter that is not in the first condition of a statement may be null: all.
 -- Returns: per job: id, kind, matrix_id, payload, priority, created_at, available_at, locked_until,
 --   locked_by, claimed_at, fence, the counters, error_message, completed_at, failed_at, result, cursor,

@@ -1,8 +1,8 @@
 -- look: the current states of rows, and the outcomes that a token reported last for them: the
 -- reasons for refusals.
 -- Parameters: :token, :holder, :ids as a JSON array.
--- Returns: per row that exists: id, state, is_mine (claimed under this token), the outcome that the token
---   reported, if the last settle was its own.
+-- Returns: per row that exists: id, state, is_mine (claimed under this token), the outcome of the last
+--   settle, if it was made under this token.
 -- Keeps: law 9, until the row is settled again; it only reads.
 -- Relies on: the key.
 -- statement: look

@@ -1,4 +1,5 @@
--- add_endpoint: adds an endpoint, if its name is free. Every change of an endpoint runs moved.
+-- add_endpoint: adds an endpoint, if its name is free. Every change of an endpoint also runs the
+-- statement `moved`.
 -- Parameters: :id, :settings, :sealed, :now.
 -- Returns: the endpoint as endpoint.sql returns it, or no row: the name is taken; moved: nothing.
 -- Keeps: no two endpoints get the same name, and a number is never reused for a queue or an endpoint.

@@ -1,4 +1,4 @@
--- change_endpoint: replaces an endpoint, if its version has not changed. The statement moved of
+-- change_endpoint: replaces an endpoint, if its version has not changed. The statement `moved` of
 -- add_endpoint.sql records the change.
 -- Parameters: :now, :id, :version that the caller has read, :settings, :sealed, :state, :why, the cause of
 --   its disabled state, :words, the operator's note.

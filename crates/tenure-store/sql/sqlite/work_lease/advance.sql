@@ -2,7 +2,7 @@
 -- Parameters: :space, :watermark, :forgiven.
 -- Returns: both, as stored now.
 -- Keeps: they never move back.
--- Relies on: the unique space.
+-- Relies on: the unique index on the space.
 
 -- statement: advance
 insert into tenure_spaces (space, watermark, forgiven_below)

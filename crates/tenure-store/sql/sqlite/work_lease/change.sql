@@ -3,9 +3,10 @@
 --   (null: none), :token, :first_acquired_at, :retry_count, :locked_until; :pushed and :popped, 1 or 0;
 --   :offset that leaves the head of the backlog or joins its tail; :first, :last and :kind of a range.
 -- Returns: made: the number of the new domain.
--- Keeps: moved: the version rises. Ranges are inserted after the old ones were deleted, because they may
---   end at the same offset.
--- Relies on: the primary keys, and the unique domain and offset.
+-- Keeps: the statement `moved` raises the version. Ranges are inserted after the old ones were
+--   deleted, because they may end at the same offset.
+-- Relies on: the primary keys, and the unique indexes on space and domain, and on domain and
+--   offset.
 
 -- statement: made
 insert into tenure_reservations (

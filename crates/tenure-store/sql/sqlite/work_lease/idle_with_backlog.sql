@@ -2,7 +2,7 @@
 -- Parameters: :space, :limit.
 -- Returns: domain, the head of its backlog.
 -- Keeps: sorted by name.
--- Relies on: the unique space, tenure_reservations_idle, the primary key of the backlog.
+-- Relies on: the unique index on the space, tenure_reservations_idle, the primary key of the backlog.
 
 -- statement: idle_with_backlog
 select

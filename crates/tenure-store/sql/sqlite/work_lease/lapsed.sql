@@ -2,7 +2,7 @@
 -- Parameters: :now, :space, :limit.
 -- Returns: domain, the offset in flight.
 -- Keeps: the longest lapsed first. It ends nothing: the next acquire of the offset does.
--- Relies on: the unique space, tenure_reservations_lapse.
+-- Relies on: the unique index on the space, tenure_reservations_lapse.
 
 -- statement: lapsed
 select domain, current_offset

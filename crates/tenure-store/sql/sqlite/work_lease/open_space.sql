@@ -2,7 +2,7 @@
 -- Parameters: :space.
 -- Returns: nothing.
 -- Keeps: its watermark is below every offset.
--- Relies on: the unique space.
+-- Relies on: the unique index on the space.
 
 -- statement: open_space
 insert into tenure_spaces (space)

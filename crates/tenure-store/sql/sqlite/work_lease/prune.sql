@@ -3,7 +3,7 @@
 -- Returns: due: number of the domain and last offset, for each range to delete.
 -- Keeps: only whole ranges are deleted. A domain is deleted only while it is idle, with an empty backlog
 --   and no range.
--- Relies on: the unique space, tenure_offsets_prunable, the primary keys.
+-- Relies on: the unique index on the space, tenure_offsets_prunable, the primary keys.
 
 -- statement: due
 select reservation, last_offset

@@ -6,7 +6,8 @@
 --   ranges that end at the offset's left neighbour or later: they show whether the offset is terminal, and
 --   which ranges it joins when it becomes so.
 -- Keeps: change.sql writes the decision in the same transaction.
--- Relies on: the primary keys, and the unique space, space and domain, domain and offset.
+-- Relies on: the primary keys, and the unique indexes on the space, on space and domain, and on domain
+--   and offset.
 
 -- statement: space
 select number, watermark, forgiven_below

@@ -2,7 +2,7 @@
 -- Parameters: :space.
 -- Returns: the watermark, or no row if the space does not exist.
 -- Keeps: nothing is changed.
--- Relies on: the unique space.
+-- Relies on: the unique index on the space.
 
 -- statement: watermark
 select watermark

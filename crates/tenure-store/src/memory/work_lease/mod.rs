@@ -150,7 +150,7 @@ impl WorkLease {
     /// Ends the offset in flight as processed and returns the next one as a hint.
     ///
     /// # Errors
-    /// Nothing is in flight, or it is in flight under another token.
+    /// Nothing is in flight, or the offset in flight has another token.
     pub fn succeed(&self, domain: &str, token: &Token) -> Result<SucceedResult, WorkLeaseError> {
         let record = self.held(domain)?;
         self.decide(&record, |kept, watermark| {
@@ -162,7 +162,7 @@ impl WorkLease {
     /// after `max_retries` retries.
     ///
     /// # Errors
-    /// Nothing is in flight, or it is in flight under another token.
+    /// Nothing is in flight, or the offset in flight has another token.
     pub fn fail(&self, domain: &str, token: &Token) -> Result<FailResult, WorkLeaseError> {
         let record = self.held(domain)?;
         self.decide(&record, |kept, watermark| {
@@ -175,7 +175,7 @@ impl WorkLease {
     /// the reservation never lapses.
     ///
     /// # Errors
-    /// Nothing is in flight, or it is in flight under another token.
+    /// Nothing is in flight, or the offset in flight has another token.
     pub fn renew(&self, domain: &str, token: &Token) -> Result<Option<Timestamp>, WorkLeaseError> {
         let record = self.held(domain)?;
         self.decide(&record, |kept, watermark| {
@@ -211,7 +211,7 @@ impl WorkLease {
     }
 
     /// Lists the domains that have a backlog but nothing in flight, each with the head of its
-    /// backlog. Acquire those on start and periodically, in case a hint was lost.
+    /// backlog. Acquire these heads at the start and then regularly, in case a hint was lost.
     pub fn idle_with_backlog(&self) -> Vec<(DomainName, i64)> {
         self.shards.collect(|kept| match kept.reservation() {
             Some(_) => None,
@@ -220,7 +220,7 @@ impl WorkLease {
     }
 
     /// Lists the domains whose offset in flight is past its term, each with that offset. Acquire
-    /// those: their holders are late or dead. Without a term the list is empty.
+    /// these offsets: their holders are late or dead. Without a term the list is empty.
     pub fn lapsed(&self) -> Vec<(DomainName, i64)> {
         let now = self.clock.now();
         self.shards.collect(|kept| {

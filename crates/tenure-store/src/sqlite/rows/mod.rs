@@ -144,8 +144,8 @@ impl SqliteRows {
         moment_of(self.clock.as_ref(), given)
     }
 
-    /// Writes. `op` gets the time at which its turn comes, so that operations judge leases in the
-    /// order in which they take effect.
+    /// Writes. `op` gets the time at which its turn comes, so that the times of operations rise in
+    /// the order in which they take effect.
     async fn write<T, Op>(
         &self,
         verb: &'static str,

@@ -157,7 +157,7 @@ struct Way {
 /// available, and does not wait for the locks that the settle waits for.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "every other operation has one way"
+    reason = "every other operation has one allowed way"
 )]
 fn ways(verb: Verb, role: Role) -> Vec<Way> {
     let way = |verbs: &[Verb], answer| Way {

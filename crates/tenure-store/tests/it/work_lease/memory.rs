@@ -73,7 +73,7 @@ fn consecutive_offsets_use_almost_no_memory() {
 fn the_memory_of_the_process_agrees_with_the_count() {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the process that measures itself is told so by the one that starts it"
+        reason = "the variable tells the started process to measure itself"
     )]
     if std::env::var_os(ALONE).is_some() {
         return measure();

@@ -106,9 +106,9 @@ impl Shop {
                     tx.execute(insert, (row, nth / WRITES, &padding))?;
                 }
                 if is_last_of_chunk(nth) {
-                    chunk.complete_on(&tx, whole)?;
+                    chunk.complete_in(&tx, whole)?;
                 }
-                job.checkpoint_on(&tx, &cursor)?;
+                job.checkpoint_in(&tx, &cursor)?;
                 say_and_stand("before", nth, still);
                 tx.commit()?;
             }

@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::wildcard_enum_match_arm,
-    reason = "the lints spare test functions, but not what these call"
+    reason = "the lints allow this in test functions, but not in functions that they call"
 )]
 
 mod chunks;
@@ -39,8 +39,8 @@ pub(crate) struct JobPlace {
 }
 
 enum Keeps {
-    File(#[expect(dead_code, reason = "gone when it is dropped")] tempfile::TempDir),
-    Database(#[expect(dead_code, reason = "gone when it is dropped")] Box<Database>),
+    File(#[expect(dead_code, reason = "dropping it deletes the database")] tempfile::TempDir),
+    Database(#[expect(dead_code, reason = "dropping it deletes the database")] Box<Database>),
 }
 
 impl JobPlace {

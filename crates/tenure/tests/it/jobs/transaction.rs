@@ -47,9 +47,9 @@ impl Shop {
                 tx.execute("insert into orders (id) values (?1)", [order])
                     .unwrap();
                 match mark {
-                    Mark::Job(job) => job.checkpoint_on(&tx, &cursor)?,
-                    Mark::Chunk(chunk) => chunk.complete_on(&tx, 1)?,
-                    Mark::Dead(chunk) => chunk.fail_for_good_on(&tx, "no such month")?,
+                    Mark::Job(job) => job.checkpoint_in(&tx, &cursor)?,
+                    Mark::Chunk(chunk) => chunk.complete_in(&tx, 1)?,
+                    Mark::Dead(chunk) => chunk.fail_for_good_in(&tx, "no such month")?,
                 }
                 tx.commit().unwrap();
             }
@@ -190,7 +190,7 @@ async fn a_chunk_whose_transaction_was_rolled_back_can_be_released() {
         match &mut Shop::open(&house).await {
             Shop::Lite(conn) => {
                 let tx = conn.transaction().unwrap();
-                chunk.complete_on(&tx, 1).unwrap();
+                chunk.complete_in(&tx, 1).unwrap();
                 tx.rollback().unwrap();
             }
             Shop::Postgres(conn) => {
@@ -218,18 +218,18 @@ async fn a_job_exists_if_and_only_if_the_transaction_commits() {
         let jobs = tenure.jobs();
         let ids = match &mut Shop::open(&house).await {
             Shop::Lite(conn) => {
-                let wrong = jobs.enqueue_on(conn, import());
+                let wrong = jobs.enqueue_in(&*conn, import());
                 wrong.unwrap();
                 let tx = conn.transaction().unwrap();
-                let lost = jobs.enqueue_on(&tx, import()).unwrap();
+                let lost = jobs.enqueue_in(&tx, import()).unwrap();
                 tx.rollback().unwrap();
                 let tx = conn.transaction().unwrap();
-                let kept = jobs.enqueue_on(&tx, import()).unwrap();
+                let kept = jobs.enqueue_in(&tx, import()).unwrap();
                 tx.commit().unwrap();
                 (lost, kept)
             }
             Shop::Postgres(conn) => {
-                jobs.enqueue_in(conn, import()).await.unwrap();
+                jobs.enqueue_in(&mut *conn, import()).await.unwrap();
                 let mut tx = conn.begin().await.unwrap();
                 let lost = jobs.enqueue_in(&mut tx, import()).await.unwrap();
                 tx.rollback().await.unwrap();
@@ -237,7 +237,7 @@ async fn a_job_exists_if_and_only_if_the_transaction_commits() {
                 let kept = jobs.enqueue_in(&mut tx, import()).await.unwrap();
                 tx.commit().await.unwrap();
                 let wrong = rusqlite::Connection::open_in_memory().unwrap();
-                assert!(jobs.enqueue_on(&wrong, import()).is_err());
+                assert!(jobs.enqueue_in(&wrong, import()).is_err());
                 (lost, kept)
             }
         };

@@ -1,4 +1,4 @@
-//! The claims of `Tenure::claim` and `Table::claim`: they take poison items in turn with all
+//! `claim_in_turn`: manual claims, on events and rows. They take poison items in turn with all
 //! others, and release the items of a claim whose answer is lost.
 
 use tenure_core::Held;
@@ -9,7 +9,10 @@ const ALONE_TURN: u64 = 8;
 
 /// Claims items; `turn` counts the claims of the caller. Poison items are claimed when nothing else
 /// is available, and in every eighth turn first, so that a busy queue does not starve them.
-pub(crate) async fn in_turn(
+///
+/// # Errors
+/// The database is unavailable, or refuses the claim.
+pub async fn claim_in_turn(
     store: &dyn LeaseStore,
     turn: u64,
     ask: impl Fn() -> Claim,
@@ -45,9 +48,9 @@ mod tests {
     };
     use tenure_core::testing::token;
     use tenure_core::{Event, Guarded, Token};
-    use tenure_store::memory::{MemoryStore, SystemClock};
 
     use super::*;
+    use crate::memory::{MemoryStore, SystemClock};
 
     /// A store whose answer to a claim is lost after the claim took effect.
     #[derive(Debug)]
@@ -88,7 +91,7 @@ mod tests {
         let store = Forgetful(MemoryStore::new(Arc::new(SystemClock)));
         let event = Event::new("order.paid", &7).unwrap();
         store.0.enqueue(&[event]).await.unwrap();
-        let error = in_turn(&store, 1, || Claim::new(token("worker", 1), 10))
+        let error = claim_in_turn(&store, 1, || Claim::new(token("worker", 1), 10))
             .await
             .unwrap_err();
         assert!(error.is_transient());
