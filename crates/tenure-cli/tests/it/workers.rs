@@ -32,7 +32,7 @@ fn a_missing_database_is_reported_and_not_created() {
 /// The report of an active worker.
 fn report(name: &str, queues: &str, next: Duration) -> WorkerReport {
     WorkerReport {
-        worker: WorkerId::new(name, 7).unwrap(),
+        worker: WorkerId::new(name, 7).expect("a name"),
         host: "db-1".to_owned(),
         pid: 4_242,
         version: "0.1.0".to_owned(),

@@ -163,7 +163,7 @@ fn deliveries(from: i64, to: i64) -> String {
 }
 
 const REPORT: &str =
-    "null, 'mill-0000000000000007', 'mill', 7, '0.1.0', 'default', 10, 1, 1, 0, 7500";
+    "null, 'mill-0000000000000007', 'mill', 7, '0.1.0', 'default', 10, 1, 1, 0, 7500, '*'";
 
 /// The parameters of a statement, working on about a hundred items.
 fn arguments(name: &str) -> String {
@@ -197,6 +197,13 @@ fn arguments(name: &str) -> String {
             format!("{events}, array[{}]", keys.join(","))
         }
         "claim" => format!("null, {claim}"),
+        "separate" => "array[0, 0], array['t', 'u'], 1000".to_owned(),
+        "separate_topics" => "null".to_owned(),
+        "set_aside" => format!(
+            "'{held}', {}, array_fill(39, array[50]), array_fill(0::bigint, array[50]), \
+             array_fill(false, array[50])",
+            ids(60_001, 60_050)
+        ),
         "renew" => format!("null, array['{held}', 'gone-0000000000000001.1.0'], 30000000"),
         "settle" => settle,
         "settle_and_claim" => format!("{settle}, {claim}"),

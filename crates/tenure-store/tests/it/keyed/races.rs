@@ -153,13 +153,14 @@ struct Way {
 }
 
 /// Returns the allowed ways to execute an operation. A claim and a reap skip locked rows and find
-/// them the next time. The claim of a combined statement may miss the items that its settle makes
+/// them the next time: the second operation, and also the first one if the key has no head yet,
+/// because the claim then makes the head in a separate transaction. The claim of a combined statement may miss the items that its settle makes
 /// available, and does not wait for the locks that the settle waits for.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "every other operation has one allowed way"
 )]
-fn ways(verb: Verb, role: Role) -> Vec<Way> {
+fn ways(scene: Scene, verb: Verb, role: Role) -> Vec<Way> {
     let way = |verbs: &[Verb], answer| Way {
         verbs: verbs.to_vec(),
         answer,
@@ -167,7 +168,9 @@ fn ways(verb: Verb, role: Role) -> Vec<Way> {
     let mut ways = vec![way(&[verb], |answers| answers[0].clone())];
     let is_second = role == TWO;
     match verb {
-        Verb::Claim | Verb::ClaimRun if is_second => ways.push(way(&[], |_| "None".into())),
+        Verb::Claim | Verb::ClaimRun if is_second || scene == Scene::Arrived => {
+            ways.push(way(&[], |_| "None".into()))
+        }
         Verb::Reap if is_second => ways.push(way(&[], |_| "[]".into())),
         Verb::DoneAndClaim | Verb::RetryAndClaim => {
             let settle = if verb == Verb::DoneAndClaim {
@@ -235,12 +238,12 @@ async fn is_allowed(
     };
     let commits = ending.0.is_some();
     let firsts = if commits {
-        ways(first, ONE)
+        ways(scene, first, ONE)
     } else {
         vec![none]
     };
     for one in &firsts {
-        for two in ways(second, TWO) {
+        for two in ways(scene, second, TWO) {
             for order in orders(&one.verbs, &two.verbs) {
                 let (answers, end) = in_order(scene, &order).await;
                 let of = |role: Role| -> Vec<String> {
