@@ -197,13 +197,7 @@ fn arguments(name: &str) -> String {
             format!("{events}, array[{}]", keys.join(","))
         }
         "claim" => format!("null, {claim}"),
-        "separate" => "array[0, 0], array['t', 'u'], 1000".to_owned(),
-        "separate_topics" => "null".to_owned(),
-        "set_aside" => format!(
-            "'{held}', {}, array_fill(39, array[50]), array_fill(0::bigint, array[50]), \
-             array_fill(false, array[50])",
-            ids(60_001, 60_050)
-        ),
+        "separate" | "separate_topics" | "set_aside" => topic_arguments(name, held),
         "renew" => format!("null, array['{held}', 'gone-0000000000000001.1.0'], 30000000"),
         "settle" => settle,
         "settle_and_claim" => format!("{settle}, {claim}"),
@@ -251,6 +245,19 @@ fn further_arguments(name: &str) -> String {
         return jobs::arguments(name);
     }
     work_lease_arguments(name)
+}
+
+/// The parameters of a statement of separate topics.
+fn topic_arguments(name: &str, held: &str) -> String {
+    match name {
+        "separate" => "array[0, 0], array['t', 'u'], 1000".to_owned(),
+        "set_aside" => format!(
+            "'{held}', {}, array_fill(39, array[50]), array_fill(0::bigint, array[50]), \
+             array_fill(false, array[50])",
+            ids(60_001, 60_050)
+        ),
+        _ => "null".to_owned(),
+    }
 }
 
 /// The parameters of a statement of bulk replays.

@@ -169,7 +169,7 @@ fn ways(scene: Scene, verb: Verb, role: Role) -> Vec<Way> {
     let is_second = role == TWO;
     match verb {
         Verb::Claim | Verb::ClaimRun if is_second || scene == Scene::Arrived => {
-            ways.push(way(&[], |_| "None".into()))
+            ways.push(way(&[], |_| "None".into()));
         }
         Verb::Reap if is_second => ways.push(way(&[], |_| "[]".into())),
         Verb::DoneAndClaim | Verb::RetryAndClaim => {
