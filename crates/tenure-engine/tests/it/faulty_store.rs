@@ -322,7 +322,7 @@ impl Queues for FaultyStore {
     }
 
     fn separate_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<SeparateTopic>> {
-        self.through(Verb::Other, || self.inner.separate_topics(now))
+        self.through(Verb::Other, move || self.inner.separate_topics(now))
     }
 
     fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
