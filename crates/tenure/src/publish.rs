@@ -7,4 +7,4 @@ pub use tenure_engine::{EventFn, Handler, Handling, JsonFn, Readiness, Relay, To
 #[cfg(feature = "lines")]
 pub use tenure_publish::Lines;
 #[cfg(feature = "exec")]
-pub use tenure_publish::{Exec, ExecCall};
+pub use tenure_publish::{Exec, ExecCall, ExecLines};

@@ -5,7 +5,10 @@
 //! working on an event whose lease is over. If this process is killed by `SIGKILL`, the group keeps
 //! running; the receiver can then refuse its calls by the fence.
 
+mod answer;
 mod input;
+mod lines;
+mod process;
 mod running;
 mod shell;
 
@@ -15,6 +18,7 @@ use std::time::Duration;
 
 use tenure_core::{PAYLOAD_BYTES_MAX, Publication, PublishError, Publisher, Publishing};
 
+pub use self::lines::ExecLines;
 use self::shell::Shell;
 
 /// Runs a command for each event, through `sh -c`.
@@ -136,8 +140,14 @@ impl Exec {
         }
         let mut variables = call.variables;
         variables.extend([
-            ("TENURE_TIME_LEFT_MS".to_owned(), time.as_millis().to_string()),
-            ("TENURE_PAYLOAD_BYTES".to_owned(), call.input.len().to_string()),
+            (
+                "TENURE_TIME_LEFT_MS".to_owned(),
+                time.as_millis().to_string(),
+            ),
+            (
+                "TENURE_PAYLOAD_BYTES".to_owned(),
+                call.input.len().to_string(),
+            ),
         ]);
         let input = input::prepared(call.input).await?;
         let running = self.shell.spawn(variables, input, output)?;
