@@ -213,8 +213,11 @@ fn text_of(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tenure::settings::Setting;
 
+    use super::super::PublisherConfig;
     use super::*;
     use crate::problem::Problem;
 

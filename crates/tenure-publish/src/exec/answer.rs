@@ -10,7 +10,7 @@ const QUOTED_CHARACTERS_MAX: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fields {
+struct AnswerFields {
     id: i64,
     outcome: Word,
     after_ms: Option<u64>,
@@ -30,7 +30,7 @@ enum Word {
 /// Reads the answer to event `id`: the result of its publication, or the fault of the line.
 pub(super) fn parse(line: &[u8], id: ItemId) -> Result<Result<(), PublishError>, String> {
     let id = id.number();
-    let fields: Fields = serde_json::from_slice(line).map_err(|cause| {
+    let fields: AnswerFields = serde_json::from_slice(line).map_err(|cause| {
         format!(
             "answered {}; expected a line such as {{\"id\":{id},\"outcome\":\"done\"}} ({cause})",
             quoted(line)

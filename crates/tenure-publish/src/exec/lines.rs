@@ -86,11 +86,11 @@ pub struct ExecLines {
     shell: Shell,
     /// A permit per process that works on an event.
     slots: Arc<Semaphore>,
-    pool: Arc<Mutex<Pool>>,
+    pool: Arc<Mutex<ProcessPool>>,
 }
 
 #[derive(Default)]
-struct Pool {
+struct ProcessPool {
     /// Processes without an event; the last one is used first.
     idle: Vec<LineProcess>,
     is_stopped: bool,
@@ -211,12 +211,12 @@ impl ExecLines {
         }
     }
 
-    fn pool(&self) -> MutexGuard<'_, Pool> {
+    fn pool(&self) -> MutexGuard<'_, ProcessPool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Pool {
+impl ProcessPool {
     /// A process without an event; `None` if one may be started.
     fn take(&mut self) -> Result<Option<LineProcess>, PublishError> {
         if self.is_stopped {

@@ -26,9 +26,9 @@ use self::shell::Shell;
 /// The payload is the command's standard input: the JSON text, or the bytes themselves if they were
 /// enqueued as bytes. It is there as a whole before the command starts, so that the death of this
 /// process cannot cut it off: in a pipe, or above 4 KiB in a file without a name in the folder for
-/// temporary files (`TMPDIR`). The command need not read it. The publisher discards the output of the
-/// command, except the end of its standard error, which is stored as the reason when the command
-/// fails; so the command must not print secrets there.
+/// temporary files (`TMPDIR`). The command need not read it. The publisher discards the output of
+/// the command, except the end of its standard error, which is stored as the reason when the
+/// command fails; so the command must not print secrets there.
 ///
 /// | exit code | means |
 /// |---|---|

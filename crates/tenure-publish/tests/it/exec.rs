@@ -112,7 +112,8 @@ async fn a_command_gets_every_field_of_its_event() {
     let expected = format!(
         "TENURE_ATTEMPT=2\nTENURE_EVENT_ID={id}\nTENURE_FENCE=9\nTENURE_HEADER_A_B=second\n\
          TENURE_HEADER_X_TRACE_ID=a \"b\" 'c' $(d)\nTENURE_ID=7\nTENURE_KEY=cus'tomer $7\n\
-         TENURE_PAYLOAD_BYTES=8\nTENURE_QUEUE=mail\nTENURE_TIME_LEFT_MS=29000\nTENURE_TOPIC=order.paid\n"
+         TENURE_PAYLOAD_BYTES=8\nTENURE_QUEUE=mail\nTENURE_TIME_LEFT_MS=29000\n\
+         TENURE_TOPIC=order.paid\n"
     );
     let variables = String::from_utf8(read(&folder, "variables")).unwrap();
     assert_eq!(variables, expected);
