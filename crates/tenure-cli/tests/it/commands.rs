@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rustix::process::{Pid, test_kill_process};
 
+use crate::adopt::{MAKE, adopted, apply};
 use crate::program::{Place, everywhere, sqlite};
 
 /// A payload of 300 kB: several times the capacity of a pipe.
@@ -119,7 +120,8 @@ async fn the_python_worker_of_the_readme_works() {
 
 /// A process that notes its id, answers `done` and notes the end of its input.
 const STAYING: &str = "echo $$ > pid\n\
-    while read -r line; do echo '{\"id\":1,\"outcome\":\"done\"}'; done\n\
+    while read -r line; do\n\
+    id=${line#*:}; echo \"{\\\"id\\\":${id%%,*},\\\"outcome\\\":\\\"done\\\"}\"; done\n\
     echo input > ended";
 
 #[tokio::test]
@@ -155,6 +157,25 @@ async fn processes_end_when_their_worker_is_killed() {
     until("the process runs", || read(&place, "pid").is_some()).await;
     drop(worker);
     until("its input has ended", || read(&place, "ended").is_some()).await;
+}
+
+#[tokio::test]
+async fn the_rows_of_a_table_go_to_processes_that_stay() {
+    for place in everywhere().await {
+        apply(&place, MAKE).await;
+        adopted(&place);
+        place.write("staying.sh", STAYING);
+        let work = [
+            "work",
+            "--table",
+            "outbox",
+            "--drain",
+            "--exec-lines",
+            "sh staying.sh",
+        ];
+        let output = place.run(&work).succeeded();
+        assert!(output.err.contains("rows: 2 done\n"), "{output:?}");
+    }
 }
 
 #[test]
