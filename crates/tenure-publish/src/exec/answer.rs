@@ -12,14 +12,14 @@ const QUOTED_CHARACTERS_MAX: usize = 100;
 #[serde(deny_unknown_fields)]
 struct AnswerFields {
     id: i64,
-    outcome: Word,
+    outcome: AnswerOutcome,
     after_ms: Option<u64>,
     error: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-enum Word {
+enum AnswerOutcome {
     Done,
     Retry,
     Dead,
@@ -40,20 +40,20 @@ pub(super) fn parse(line: &[u8], id: ItemId) -> Result<Result<(), PublishError>,
         let other = fields.id;
         return Err(format!("answered for id {other}; expected id {id}"));
     }
-    let is_final = matches!(fields.outcome, Word::Done | Word::Dead);
+    let is_final = matches!(fields.outcome, AnswerOutcome::Done | AnswerOutcome::Dead);
     if is_final && fields.after_ms.is_some() {
         return Err("answered with after_ms; expected it only for retry, release or away".into());
     }
-    if fields.outcome == Word::Done && fields.error.is_some() {
+    if fields.outcome == AnswerOutcome::Done && fields.error.is_some() {
         return Err("answered done with an error; expected done alone, or another outcome".into());
     }
     let error = fields.error.unwrap_or_else(|| "no error given".to_owned());
     let error = match fields.outcome {
-        Word::Done => return Ok(Ok(())),
-        Word::Retry => PublishError::retry(error),
-        Word::Dead => PublishError::reject(error),
-        Word::Release => PublishError::release(error),
-        Word::Away => PublishError::away(error),
+        AnswerOutcome::Done => return Ok(Ok(())),
+        AnswerOutcome::Retry => PublishError::retry(error),
+        AnswerOutcome::Dead => PublishError::reject(error),
+        AnswerOutcome::Release => PublishError::release(error),
+        AnswerOutcome::Away => PublishError::away(error),
     };
     Ok(Err(match fields.after_ms {
         Some(millis) => error.after(Duration::from_millis(millis)),

@@ -63,19 +63,22 @@ impl LineProcess {
 
     /// Returns true if the process still runs and has printed nothing since its last answer.
     pub(super) async fn is_waiting(&mut self) -> bool {
-        let read = tokio::select! {
+        let process = self.running.child.id();
+        // Asked of the system, because the runtime learns of a closed pipe only later.
+        if let Ok(Some(status)) = self.running.child.try_wait() {
+            tracing::info!(process, %status, "a process ended between two events");
+            return false;
+        }
+        let printed = tokio::select! {
             biased;
-            read = self.output.fill_buf() => read,
+            read = self.output.fill_buf() => read.map(quoted).unwrap_or_default(),
             () = std::future::ready(()) => return true,
         };
-        let process = self.running.child.id();
-        match read {
-            Ok(printed) if !printed.is_empty() => {
-                let printed = quoted(printed);
-                tracing::warn!(process, printed, "replaced a process that printed unasked");
-            }
-            Ok(_) | Err(_) => tracing::info!(process, "a process ended between two events"),
-        }
+        tracing::warn!(
+            process,
+            printed,
+            "replaced a process that printed unasked or is mute"
+        );
         false
     }
 
