@@ -13,9 +13,7 @@ use tokio::time::timeout;
 use tracing::Instrument as _;
 
 use super::answer::{self, quoted};
-use super::running::{
-    DRAIN_TIMEOUT, GRACE, Running, STDERR_BYTES_MAX, judge, one_line, whole_millis,
-};
+use super::running::{GRACE, Running, STDERR_BYTES_MAX, judge, one_line, whole_millis};
 use super::shell::Shell;
 
 /// Longest answer, with its line break.
@@ -77,7 +75,7 @@ impl LineProcess {
         tracing::warn!(
             process,
             printed,
-            "replaced a process that printed unasked or is mute"
+            "replaced a process that printed unasked or closed its output"
         );
         false
     }
@@ -131,6 +129,8 @@ impl LineProcess {
         if status.success() && self.has_answered {
             return Exchange::NotTaken;
         }
+        // What is left of the group could keep the standard error open.
+        self.running.kill_group();
         Exchange::Lost(unanswered(status, &self.errors.tail().await))
     }
 
@@ -216,7 +216,7 @@ impl ErrorLog {
 
     /// The last bytes that a process has printed before it ended.
     async fn tail(&mut self) -> Vec<u8> {
-        if timeout(DRAIN_TIMEOUT, &mut self.reader).await.is_err() {
+        if timeout(GRACE, &mut self.reader).await.is_err() {
             tracing::debug!("the standard error of a process stayed open after it exited");
         }
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// Time for reading the rest of the output after the command has exited, if other processes still
 /// hold the pipe open.
-pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// Size of the end of standard error that becomes the reason: bytes read, then characters kept.
 pub(super) const STDERR_BYTES_MAX: usize = 4096;
 const STDERR_CHARACTERS_MAX: usize = 500;
@@ -101,6 +101,11 @@ impl Running {
                 "the exit status of the command is unknown: {cause}"
             ))),
         }
+    }
+
+    /// Kills the processes that are left in the group.
+    pub(super) fn kill_group(&mut self) {
+        self.group.kill();
     }
 
     /// Sends `SIGTERM`, waits for [`GRACE`], then kills the group.
