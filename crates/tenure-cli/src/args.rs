@@ -108,10 +108,14 @@ Examples:
     Serve(Serve),
     /// Work without HTTP, until stopped
     #[command(after_help = "\
-With --exec, each event is the input of a command, whose exit code decides the outcome.
+With --exec, each event is the input of a command, whose exit code decides the outcome. With \
+--exec-lines, processes stay: each gets an event as a line of JSON and answers with a line such \
+as {\"id\":7,\"outcome\":\"done\"}. Other outcomes are retry, dead, release and away, with an \
+optional error and after_ms.
 
 Examples:
   tenure work --queue mail --exec 'send-mail --stdin'
+  tenure work --queue mail --exec-lines 'python3 worker.py' --concurrency 2
   tenure work --drain --concurrency 1
   tenure work --table outbox --exec 'publish --stdin'")]
     Work(Work),

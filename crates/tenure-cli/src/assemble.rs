@@ -8,7 +8,9 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tenure::lease::{Item, WorkerId};
 use tenure::operate::{Duties, Duty};
-use tenure::publish::{Exec, Handler, Handling, Lines, Readiness, Relay, TopicPattern, Topics};
+use tenure::publish::{
+    Exec, ExecLines, Handler, Handling, Lines, Readiness, Relay, TopicPattern, Topics,
+};
 use tenure::server::Ports;
 use tenure::settings::Setting;
 use tenure::table::Table;
@@ -87,7 +89,8 @@ async fn attempt(config: &Config, worker: &WorkerId, schema: Schema) -> Result<T
 
 /// Starts the configured workers.
 pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop> {
-    let mut relay = worker(tenure, config)?;
+    let mut relays = Relays::new(config);
+    let mut relay = worker(tenure, &mut relays)?;
     // Start the sender first, so that the relay can wake it.
     let mut sender = None;
     if config.webhook.send {
@@ -116,14 +119,15 @@ pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop
     }
     let relay = relay.start().await;
     let relay = relay.map_err(|error| cannot_start(&error))?;
-    Ok(Team::new(relay, sender))
+    Ok(Team::new(relay, sender, relays.processes))
 }
 
 /// Starts a worker on the rows of a table, with the same routes: the topic is the table's name.
 pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Stop> {
     let mut topics = Topics::new();
+    let mut relays = Relays::new(config);
     for route in &config.routes {
-        let relay = relay(&route.publisher, config)?;
+        let relay = relays.get(&route.publisher)?;
         for pattern in &route.topics {
             topics.add(pattern.clone(), Arc::clone(&relay));
         }
@@ -146,12 +150,12 @@ pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Sto
         worker = worker.term_as_set();
     }
     let worker = worker.start().await.map_err(|error| cannot_start(&error))?;
-    Ok(Team::new(worker, None))
+    Ok(Team::new(worker, None, relays.processes))
 }
 
 /// The configured worker, ready to start.
-fn worker(tenure: &Tenure, config: &Config) -> Result<WorkerBuilder, Problem> {
-    let mut relays: BTreeMap<&str, Arc<dyn Handler>> = BTreeMap::new();
+fn worker(tenure: &Tenure, relays: &mut Relays<'_>) -> Result<WorkerBuilder, Problem> {
+    let config = relays.config;
     let mut builder = tenure
         .worker()
         .queues(
@@ -163,12 +167,7 @@ fn worker(tenure: &Tenure, config: &Config) -> Result<WorkerBuilder, Problem> {
         .settings(config.settings.clone())
         .host(host());
     for route in &config.routes {
-        let name = route.publisher.as_str();
-        let relay = match relays.get(name) {
-            Some(relay) => Arc::clone(relay),
-            None => relay(name, config)?,
-        };
-        relays.insert(name, Arc::clone(&relay));
+        let relay = relays.get(&route.publisher)?;
         for pattern in &route.topics {
             builder = builder.route(pattern.clone(), Arc::clone(&relay));
         }
@@ -182,28 +181,68 @@ fn worker(tenure: &Tenure, config: &Config) -> Result<WorkerBuilder, Problem> {
     Ok(builder)
 }
 
-/// The handler that gives events to a publisher.
-fn relay(name: &str, config: &Config) -> Result<Arc<dyn Handler>, Problem> {
-    let Some(publisher) = config.publishers.get(name) else {
-        let message = format!("a route names the publisher {name}, which does not exist");
-        return Err(Problem::new(Exit::Usage, message));
-    };
-    let publisher: Arc<dyn Publisher> = match publisher {
-        PublisherConfig::Lines { path: None } => {
-            Arc::new(Lines::stdout().map_err(|cause| cannot_publish(name, &cause))?)
+/// The handlers that give events to the publishers of the routes, one per publisher.
+struct Relays<'a> {
+    config: &'a Config,
+    made: BTreeMap<&'a str, Arc<dyn Handler>>,
+    /// Publishers whose processes are to be ended when the worker has stopped.
+    processes: Vec<ExecLines>,
+}
+
+impl<'a> Relays<'a> {
+    fn new(config: &'a Config) -> Self {
+        Self {
+            config,
+            made: BTreeMap::new(),
+            processes: Vec::new(),
         }
-        PublisherConfig::Lines { path: Some(path) } => {
-            Arc::new(Lines::file(path).map_err(|cause| cannot_publish(name, &cause))?)
+    }
+
+    fn get(&mut self, name: &'a str) -> Result<Arc<dyn Handler>, Problem> {
+        if let Some(relay) = self.made.get(name) {
+            return Ok(Arc::clone(relay));
         }
-        PublisherConfig::Exec { command, timeout } => {
-            let exec = Exec::new(command).hide(env::hidden());
-            Arc::new(match timeout {
-                Some(timeout) => exec.timeout(*timeout),
-                None => exec,
-            })
-        }
-    };
-    Ok(Arc::new(Relay::new(name, publisher)))
+        let relay: Arc<dyn Handler> = Arc::new(Relay::new(name, self.publisher(name)?));
+        self.made.insert(name, Arc::clone(&relay));
+        Ok(relay)
+    }
+
+    fn publisher(&mut self, name: &str) -> Result<Arc<dyn Publisher>, Problem> {
+        let Some(publisher) = self.config.publishers.get(name) else {
+            let message = format!("a route names the publisher {name}, which does not exist");
+            return Err(Problem::new(Exit::Usage, message));
+        };
+        Ok(match publisher {
+            PublisherConfig::Lines { path: None } => {
+                Arc::new(Lines::stdout().map_err(|cause| cannot_publish(name, &cause))?)
+            }
+            PublisherConfig::Lines { path: Some(path) } => {
+                Arc::new(Lines::file(path).map_err(|cause| cannot_publish(name, &cause))?)
+            }
+            PublisherConfig::Exec { command, timeout } => {
+                let exec = Exec::new(command).hide(env::hidden());
+                Arc::new(match timeout {
+                    Some(timeout) => exec.timeout(*timeout),
+                    None => exec,
+                })
+            }
+            PublisherConfig::ExecLines {
+                command,
+                timeout,
+                processes,
+            } => {
+                let mut exec = ExecLines::new(command).hide(env::hidden());
+                if let Some(timeout) = timeout {
+                    exec = exec.timeout(*timeout);
+                }
+                if let Some(processes) = processes {
+                    exec = exec.processes(usize::from(*processes));
+                }
+                self.processes.push(exec.clone());
+                Arc::new(exec)
+            }
+        })
+    }
 }
 
 fn cannot_publish(name: &str, cause: &std::io::Error) -> Problem {

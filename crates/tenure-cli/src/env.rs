@@ -59,7 +59,7 @@ pub(crate) const VARIABLES: [(&str, &str); 33] = [
 
 /// Variables that Tenure sets for a command. They are ignored, so that the command may run
 /// `tenure` itself.
-const OF_EVENTS: [&str; 12] = [
+const OF_EVENTS: [&str; 13] = [
     "TENURE_ID",
     "TENURE_EVENT_ID",
     "TENURE_TOPIC",
@@ -68,6 +68,7 @@ const OF_EVENTS: [&str; 12] = [
     "TENURE_FENCE",
     "TENURE_ATTEMPT",
     "TENURE_TIME_LEFT_MS",
+    "TENURE_PAYLOAD_BYTES",
     "TENURE_KIND",
     "TENURE_MATRIX",
     "TENURE_CURSOR",

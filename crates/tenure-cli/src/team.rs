@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tenure::Worker;
 use tenure::operate::{Health, OutcomeCounts, Watch};
-use tenure::publish::TopicSet;
+use tenure::publish::{ExecLines, TopicSet};
 use tenure::server::HealthCheck;
 use tenure::webhook::{Caller, Endpoint};
 
@@ -12,6 +12,8 @@ use tenure::webhook::{Caller, Endpoint};
 pub(crate) struct Team {
     relay: Worker,
     sender: Option<Sending>,
+    /// Publishers of the relay whose processes stay.
+    processes: Vec<ExecLines>,
 }
 
 /// The worker that sends, and its caller.
@@ -22,8 +24,12 @@ pub(crate) struct Sending {
 }
 
 impl Team {
-    pub(crate) fn new(relay: Worker, sender: Option<Sending>) -> Self {
-        Self { relay, sender }
+    pub(crate) fn new(relay: Worker, sender: Option<Sending>, processes: Vec<ExecLines>) -> Self {
+        Self {
+            relay,
+            sender,
+            processes,
+        }
     }
 
     /// Waits until one of the workers fails, which is a bug; returns the reason.
@@ -40,7 +46,8 @@ impl Team {
         }
     }
 
-    /// Stops both concurrently and returns the outcomes of their work.
+    /// Stops both workers concurrently, then ends the processes that stayed, and returns the
+    /// outcomes of the work.
     pub(crate) async fn stop(self) -> TeamOutcomes {
         let sender = async {
             match self.sender {
@@ -48,7 +55,14 @@ impl Team {
                 None => None,
             }
         };
-        let (relay, sent) = tokio::join!(self.relay.stop(), sender);
+        let relay = async {
+            let report = self.relay.stop().await;
+            for processes in &self.processes {
+                processes.stop().await;
+            }
+            report
+        };
+        let (relay, sent) = tokio::join!(relay, sender);
         TeamOutcomes {
             items: relay.outcomes,
             deliveries: sent,

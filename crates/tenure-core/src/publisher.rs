@@ -50,6 +50,11 @@ pub enum PublishErrorKind {
     },
     /// A retry of this event cannot help.
     Reject,
+    /// The receiver gives this event back and would accept others. The engine counts no failure.
+    Release {
+        /// Delay before the next attempt, if any.
+        after: Option<Duration>,
+    },
     /// The receiver accepts no events at present: it is down, full or over its limit. The engine
     /// counts no failure.
     Away {
@@ -69,6 +74,11 @@ impl PublishError {
         Self::new(PublishErrorKind::Reject, reason)
     }
 
+    /// This event comes back later; no failure is counted.
+    pub fn release(reason: impl Into<String>) -> Self {
+        Self::new(PublishErrorKind::Release { after: None }, reason)
+    }
+
     /// The receiver accepts no events at present.
     pub fn away(reason: impl Into<String>) -> Self {
         Self::new(PublishErrorKind::Away { after: None }, reason)
@@ -78,9 +88,9 @@ impl PublishError {
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         match &mut self.kind {
-            PublishErrorKind::Retry { after } | PublishErrorKind::Away { after } => {
-                *after = Some(delay);
-            }
+            PublishErrorKind::Retry { after }
+            | PublishErrorKind::Release { after }
+            | PublishErrorKind::Away { after } => *after = Some(delay),
             PublishErrorKind::Reject => {}
         }
         self

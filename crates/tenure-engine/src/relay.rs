@@ -23,6 +23,7 @@ const REQUESTED_DELAY_MAX: Duration = Duration::from_hours(6);
 /// | ok | done |
 /// | retry | failed: retried by the retry policy, or after the delay that the receiver requested |
 /// | reject | dead |
+/// | release | released, with the requested delay; no failure is counted |
 /// | away | released with a delay; no failure is counted |
 ///
 /// *Away* means that the publisher is unavailable. After three consecutive *away* answers a circuit
@@ -106,7 +107,9 @@ impl Relay {
         {
             // A failed probe does not concern this event, so it costs no attempt.
             let after = match error.kind {
-                PublishErrorKind::Retry { after } | PublishErrorKind::Away { after } => after,
+                PublishErrorKind::Retry { after }
+                | PublishErrorKind::Release { after }
+                | PublishErrorKind::Away { after } => after,
                 PublishErrorKind::Reject | _ => None,
             };
             let kind = PublishErrorKind::Away { after };
@@ -131,6 +134,9 @@ impl Relay {
             return Ok(Outcome::snooze(time));
         }
         self.log_change(pass.answered(), "");
+        if let PublishErrorKind::Release { after } = error.kind {
+            return Ok(Outcome::snooze(after.unwrap_or_default().max(DELAY_MIN)));
+        }
         let failure = Failure::new(format!("publisher {}: {}", self.name, error.reason));
         Err(match error.kind {
             PublishErrorKind::Reject => failure.never(),
@@ -138,7 +144,7 @@ impl Relay {
                 Some(delay) => failure.after(delay),
                 None => failure,
             },
-            PublishErrorKind::Away { .. } | _ => failure,
+            PublishErrorKind::Release { .. } | PublishErrorKind::Away { .. } | _ => failure,
         })
     }
 
@@ -317,6 +323,18 @@ mod tests {
         assert_eq!(handle(&relay, "t").await, Ok(snoozed(500)));
         assert_eq!(handle(&relay, "t").await, Ok(snoozed(9000)));
         assert_eq!(handle(&relay, "t").await, Ok(snoozed(500)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_is_given_back_does_not_pause_the_publisher() {
+        let day = Duration::from_hours(24);
+        let release = || PublishError::release("not yet");
+        let (relay, _) = answering([release(), release(), release(), release().after(day)]);
+        for _ in 0..3 {
+            assert_eq!(handle(&relay, "t").await, Ok(snoozed(100)));
+        }
+        assert_eq!(handle(&relay, "t").await, Ok(Outcome::snooze(day)));
+        assert_eq!(relay.readiness(), Readiness::Ready);
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`Lines`] | a line of JSON in a file or on standard output | the line is written and, in a file, synced |
 //! | [`Exec`] | the input of your command | the command exits with code 0 |
+//! | [`ExecLines`] | a line of JSON to a process of yours that stays | the process answers `done` |
 //!
 //! Deliveries to endpoints go out through [`webhook`], which implements another port: it makes the
 //! call and returns the reply.
@@ -37,6 +38,8 @@
 //! # }
 //! ```
 
+#[cfg(any(feature = "exec", feature = "lines"))]
+mod event_line;
 #[cfg(feature = "exec")]
 mod exec;
 #[cfg(feature = "lines")]
@@ -45,6 +48,6 @@ mod lines;
 pub mod webhook;
 
 #[cfg(feature = "exec")]
-pub use exec::{Exec, ExecCall};
+pub use exec::{Exec, ExecCall, ExecLines};
 #[cfg(feature = "lines")]
 pub use lines::Lines;

@@ -4,7 +4,6 @@
 //! and syncs once, so that concurrent events share the wait for the disk. It is a thread and not a
 //! task because it blocks: on a slow disk, or on a pipe without a reader.
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -13,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::value::RawValue;
-use tenure_core::{Encoding, Publication, PublishError, Publisher, Publishing};
+use tenure_core::{Publication, PublishError, Publisher, Publishing};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
+
+use crate::event_line::event_line;
 
 /// Maximum number of lines queued for the thread. Further lines wait in their publish calls and are
 /// dropped with them.
@@ -88,7 +87,7 @@ impl Lines {
     async fn write(&self, publication: &Publication<'_>) -> Result<(), PublishError> {
         let (reply, outcome) = oneshot::channel();
         let line = PendingLine {
-            text: line_of(publication)?,
+            text: event_line(publication, None)?,
             reply,
         };
         let stopped = || PublishError::away("the thread that writes the lines has stopped");
@@ -121,49 +120,6 @@ impl Publisher for Lines {
 struct PendingLine {
     text: Vec<u8>,
     reply: oneshot::Sender<Result<(), PublishError>>,
-}
-
-/// The fields of a line, in order.
-#[derive(Serialize)]
-struct Fields<'a> {
-    id: i64,
-    event_id: Option<String>,
-    topic: &'a str,
-    queue: &'a str,
-    key: Option<&'a str>,
-    attempt: u32,
-    fence: i64,
-    headers: &'a BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    encoding: Option<&'static str>,
-    payload: &'a RawValue,
-}
-
-fn line_of(publication: &Publication<'_>) -> Result<Vec<u8>, PublishError> {
-    let event = publication.event;
-    // JSON has line breaks only between values, never within a string, so the meaning does not
-    // change.
-    let payload = event.payload().replace(['\n', '\r'], " ");
-    let payload: &RawValue = serde_json::from_str(&payload).map_err(|cause| {
-        let place = cause.column();
-        PublishError::reject(format!("the payload is not JSON, at its byte {place}"))
-    })?;
-    let fields = Fields {
-        id: publication.id.number(),
-        event_id: event.event_id().map(|id| id.to_string()),
-        topic: event.topic(),
-        queue: event.queue().as_str(),
-        key: event.key(),
-        attempt: publication.attempt,
-        fence: publication.fence.number(),
-        headers: event.headers(),
-        encoding: event.encoding().map(Encoding::as_str),
-        payload,
-    };
-    let mut text = serde_json::to_vec(&fields)
-        .map_err(|cause| PublishError::reject(format!("not writable as JSON ({cause})")))?;
-    text.push(b'\n');
-    Ok(text)
 }
 
 /// Body of the thread: ends when the publisher is dropped and every line is written.

@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `postgres`, `sqlite` | a store; the memory store needs no feature |
 //! | `sqlx-sqlite` | enqueueing in transactions of sqlx on SQLite |
-//! | `exec`, `lines` | a publisher: a command, or a line of JSON, per event |
+//! | `exec`, `lines` | publishers: a command per event or one that stays; a line of JSON per event |
 //! | `webhook` | HTTP and TLS for the sender, and signatures |
 //! | `server` | the HTTP API as a router to mount |
 //! | `testing` | the test kit |

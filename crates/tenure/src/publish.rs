@@ -9,4 +9,4 @@ pub use tenure_engine::{
 #[cfg(feature = "lines")]
 pub use tenure_publish::Lines;
 #[cfg(feature = "exec")]
-pub use tenure_publish::{Exec, ExecCall};
+pub use tenure_publish::{Exec, ExecCall, ExecLines};

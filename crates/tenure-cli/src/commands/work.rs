@@ -21,8 +21,9 @@ use crate::problem::{Problem, Stop};
 use crate::team::{TeamOutcomes, TeamWatch};
 use crate::{logs, time};
 
-/// The name of the publisher of `--exec`.
+/// The names of the publishers of `--exec` and `--exec-lines`.
 const EXEC: &str = "exec";
+const EXEC_LINES: &str = "exec-lines";
 /// Interval between two polls of `--drain`.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Consecutive quiet polls that end `--drain`.
@@ -37,6 +38,16 @@ pub(crate) struct Work {
     /// Run this command for each event, in place of the configured routes
     #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
     exec: Option<String>,
+
+    /// Keep this command running, with an event per line in and an answer per line out, in place
+    /// of the configured routes; one process per event that is worked on (--concurrency)
+    #[arg(
+        long,
+        value_name = "CMD",
+        conflicts_with = "exec",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    exec_lines: Option<String>,
 
     /// Work on the rows of this adopted table, in place of events
     #[arg(long, value_name = "NAME", conflicts_with = "queues")]
@@ -66,21 +77,31 @@ impl Work {
         own.chain(self.working.overrides()).collect()
     }
 
-    /// The configuration with `--exec` in place of its routes.
+    /// The configuration with `--exec` or `--exec-lines` in place of its routes.
     fn routed(&self, config: &Config) -> Config {
         let mut config = config.clone();
-        if let Some(command) = &self.exec {
-            let exec = PublisherConfig::Exec {
-                command: command.clone(),
-                timeout: None,
-            };
-            config.warnings.clear();
-            config.publishers = [(EXEC.to_owned(), exec)].into();
-            config.routes = vec![Route {
-                topics: vec![TopicPattern::any()],
-                publisher: EXEC.to_owned(),
-            }];
-        }
+        let (name, publisher) = match (&self.exec, &self.exec_lines) {
+            (Some(command), _) => {
+                let command = command.clone();
+                let timeout = None;
+                (EXEC, PublisherConfig::Exec { command, timeout })
+            }
+            (None, Some(command)) => {
+                let publisher = PublisherConfig::ExecLines {
+                    command: command.clone(),
+                    timeout: None,
+                    processes: None,
+                };
+                (EXEC_LINES, publisher)
+            }
+            (None, None) => return config,
+        };
+        config.warnings.clear();
+        config.publishers = [(name.to_owned(), publisher)].into();
+        config.routes = vec![Route {
+            topics: vec![TopicPattern::any()],
+            publisher: name.to_owned(),
+        }];
         config
     }
 }
@@ -92,7 +113,7 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
             Exit::Usage,
             "no route is configured: nothing would ever be done",
         )
-        .hint("give --exec CMD, or routes in the configuration")
+        .hint("give --exec CMD or --exec-lines CMD, or routes in the configuration")
         .into());
     }
     let worker = tenure::lease::new_worker_id(&config.worker_name)?;

@@ -79,7 +79,8 @@ impl Draft {
                 .iter()
                 .rev()
                 .find(|(other, _)| other == name);
-            if let PublisherConfig::Exec { timeout, .. } = publisher
+            if let PublisherConfig::Exec { timeout, .. }
+            | PublisherConfig::ExecLines { timeout, .. } = publisher
                 && let Some(timeout) = timeout.filter(|timeout| *timeout > longest)
                 && let Some((_, place)) = place
             {

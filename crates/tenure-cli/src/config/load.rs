@@ -213,8 +213,11 @@ fn text_of(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tenure::settings::Setting;
 
+    use super::super::PublisherConfig;
     use super::*;
     use crate::problem::Problem;
 
@@ -325,15 +328,29 @@ timeout = \"10s\"
 [publishers.spare]
 kind = \"lines\"
 path = \"spare.jsonl\"
+[publishers.worker]
+kind = \"exec-lines\"
+command = \"worker.py\"
+timeout = \"20s\"
+processes = 2
 [[routes]]
 topics = [\"mail.*\", \"order.*.late\"]
 publisher = \"mailer\"
+[[routes]]
+topics = [\"*\"]
+publisher = \"worker\"
 ";
         let config = loaded(text, &[], &[]).unwrap();
         let names: Vec<_> = config.publishers.keys().map(String::as_str).collect();
-        assert_eq!(names, ["mailer", "output", "spare"]);
-        assert_eq!(config.routes.len(), 1);
-        assert_eq!(config.routes[0].publisher, "mailer");
+        assert_eq!(names, ["mailer", "output", "spare", "worker"]);
+        let worker = PublisherConfig::ExecLines {
+            command: "worker.py".to_owned(),
+            timeout: Some(Duration::from_secs(20)),
+            processes: Some(2),
+        };
+        assert_eq!(config.publishers["worker"], worker);
+        let routed: Vec<_> = config.routes.iter().map(|route| &route.publisher).collect();
+        assert_eq!(routed, ["mailer", "worker"]);
         assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
         assert!(config.warnings[0].ends_with(":5: no route leads to publishers.spare"));
     }
@@ -380,6 +397,11 @@ kind = \"exec\"
 command = \"sleep 1h\"
 timeout = \"1h\"
 [publishers.nothing]
+[publishers.staying]
+kind = \"exec-lines\"
+comand = \"worker.py\"
+timeout = \"1h\"
+processes = 0
 [[routes]]
 topics = [\"ord*\"]
 publisher = \"mialer\"

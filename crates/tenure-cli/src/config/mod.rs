@@ -149,6 +149,14 @@ pub(crate) enum PublisherConfig {
         /// Limit per command; `None` means as long as the hold lasts.
         timeout: Option<Duration>,
     },
+    /// Processes that stay, through `sh -c`: a line per event, and a line per answer.
+    ExecLines {
+        command: String,
+        /// Limit per event; `None` means as long as the hold lasts.
+        timeout: Option<Duration>,
+        /// Limit of processes; `None` means one per event that is worked on.
+        processes: Option<u16>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -99,9 +99,10 @@ impl Tables {
 }
 
 fn publisher(walk: &mut Walk<'_>, name: &str, value: &Located<'_>) -> Option<PublisherConfig> {
-    const KINDS: [(&str, &[&str]); 2] = [
+    const KINDS: [(&str, &[&str]); 3] = [
         ("lines", &["kind", "path"]),
         ("exec", &["kind", "command", "timeout"]),
+        ("exec-lines", &["kind", "command", "timeout", "processes"]),
     ];
     let prefix = format!("publishers.{name}");
     let DeValue::Table(table) = value.get_ref() else {
@@ -110,7 +111,9 @@ fn publisher(walk: &mut Walk<'_>, name: &str, value: &Located<'_>) -> Option<Pub
     };
     let kind = match table.get("kind") {
         None => {
-            let text = format!("{prefix} has no kind; expected kind = \"lines\" or \"exec\"");
+            let text = format!(
+                "{prefix} has no kind; expected kind = \"lines\", \"exec\" or \"exec-lines\""
+            );
             walk.complain(&value.span(), text, None);
             return None;
         }
@@ -120,7 +123,10 @@ fn publisher(walk: &mut Walk<'_>, name: &str, value: &Located<'_>) -> Option<Pub
         }
     };
     let Some((_, known)) = KINDS.iter().find(|(known, _)| *known == kind.0) else {
-        let text = format!("{prefix}.kind is {:?}; expected lines or exec", kind.0);
+        let text = format!(
+            "{prefix}.kind is {:?}; expected lines, exec or exec-lines",
+            kind.0
+        );
         let meant = nearest(&kind.0, KINDS.iter().map(|(known, _)| *known));
         walk.complain(
             &kind.1,
@@ -143,8 +149,19 @@ fn publisher(walk: &mut Walk<'_>, name: &str, value: &Located<'_>) -> Option<Pub
     let command = fields.required("command", Form::Text, |text| {
         not_blank(text).map(str::to_owned)
     });
+    let processes = fields.parsed("processes", Form::Number, |text| {
+        let most = text.parse().ok().filter(|most| *most > 0);
+        most.ok_or_else(|| expected(text, "a number from 1 to 65535"))
+    });
     let is_valid = fields.is_valid;
-    let exec = command.map(|command| PublisherConfig::Exec { command, timeout });
+    let exec = command.map(|command| match kind.0.as_str() {
+        "exec" => PublisherConfig::Exec { command, timeout },
+        _ => PublisherConfig::ExecLines {
+            command,
+            timeout,
+            processes,
+        },
+    });
     exec.filter(|_| is_valid)
 }
 

@@ -4,6 +4,7 @@ mod adopt;
 mod bad_input;
 mod bench;
 mod bury;
+mod commands;
 mod config;
 mod crash;
 mod database;

@@ -38,7 +38,7 @@ fn read(folder: &TempDir, name: &str) -> Vec<u8> {
 }
 
 /// Waits for a process id that a command writes to a file.
-async fn process(folder: &TempDir, name: &str) -> Pid {
+pub(super) async fn process(folder: &TempDir, name: &str) -> Pid {
     let path = folder.path().join(name);
     let number = || -> Option<i32> { fs::read_to_string(&path).ok()?.trim().parse().ok() };
     until("the command has started", async || number().is_some()).await;
@@ -46,7 +46,7 @@ async fn process(folder: &TempDir, name: &str) -> Pid {
 }
 
 /// True if the process is gone, or a zombie left to its new parent.
-fn is_gone(pid: Pid) -> bool {
+pub(super) fn is_gone(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     let zombie = stat.is_ok_and(|stat| stat.contains(") Z "));
     zombie || test_kill_process(pid).is_err()
@@ -112,7 +112,8 @@ async fn a_command_gets_every_field_of_its_event() {
     let expected = format!(
         "TENURE_ATTEMPT=2\nTENURE_EVENT_ID={id}\nTENURE_FENCE=9\nTENURE_HEADER_A_B=second\n\
          TENURE_HEADER_X_TRACE_ID=a \"b\" 'c' $(d)\nTENURE_ID=7\nTENURE_KEY=cus'tomer $7\n\
-         TENURE_QUEUE=mail\nTENURE_TIME_LEFT_MS=29000\nTENURE_TOPIC=order.paid\n"
+         TENURE_PAYLOAD_BYTES=8\nTENURE_QUEUE=mail\nTENURE_TIME_LEFT_MS=29000\n\
+         TENURE_TOPIC=order.paid\n"
     );
     let variables = String::from_utf8(read(&folder, "variables")).unwrap();
     assert_eq!(variables, expected);
@@ -133,6 +134,13 @@ async fn a_large_payload_is_passed_whole_and_need_not_be_read() {
     let event = Event::new("t", &"x".repeat(1024 * 1024 - 2)).unwrap();
     run(&within(&folder, "cat > input"), &event).await.unwrap();
     assert_eq!(read(&folder, "input"), event.payload().as_bytes());
+
+    // Around the largest input that fits into a pipe.
+    for bytes in [4096, 4097] {
+        let event = Event::new("t", &"x".repeat(bytes - 2)).unwrap();
+        let command = r#"test "$(wc -c)" = "$TENURE_PAYLOAD_BYTES""#;
+        run(command, &event).await.unwrap();
+    }
 
     // These are not failures: the command need not read its input.
     for command in ["true", "head -c 1 > /dev/null", "exec <&-; sleep 0.01"] {

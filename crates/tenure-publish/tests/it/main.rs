@@ -8,6 +8,7 @@
 )]
 
 mod exec;
+mod exec_lines;
 mod lines;
 mod webhook;
 

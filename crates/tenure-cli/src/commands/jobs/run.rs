@@ -26,11 +26,11 @@ const UNAVAILABLE_DELAY: Duration = Duration::from_secs(10);
 
 pub(super) const HELP: &str = "\
 The command runs through `sh -c`, with the job's payload on its input and TENURE_ID, TENURE_KIND, \
-TENURE_MATRIX, TENURE_ATTEMPT, TENURE_FENCE, TENURE_TIME_LEFT_MS and, if one was saved, \
-TENURE_CURSOR in its environment. Exit code 0: the job is done, and the last line of its output, \
-if that is JSON, is its result. 65: it failed for good. 75: unavailable, retried without counting \
-a failure. Any other: retried by the retry policy. `tenure jobs note` and `tenure jobs chunk` \
-talk to the worker from within the command.
+TENURE_MATRIX, TENURE_ATTEMPT, TENURE_FENCE, TENURE_TIME_LEFT_MS, TENURE_PAYLOAD_BYTES and, if \
+one was saved, TENURE_CURSOR in its environment. Exit code 0: the job is done, and the last line \
+of its output, if that is JSON, is its result. 65: it failed for good. 75: unavailable, retried \
+without counting a failure. Any other: retried by the retry policy. `tenure jobs note` and \
+`tenure jobs chunk` talk to the worker from within the command.
 
 Examples:
   tenure jobs run --kind import.orders --exec ./import.sh

@@ -57,6 +57,7 @@ fn a_command_gets_its_job_but_neither_our_settings_nor_our_secrets() {
         "TENURE_JOB_SOCKET",
         "TENURE_KIND",
         "TENURE_MATRIX",
+        "TENURE_PAYLOAD_BYTES",
         "TENURE_TIME_LEFT_MS",
     ];
     assert_eq!(ours, expected);
