@@ -284,7 +284,7 @@ mod tests {
         let config = loaded(&text.join("\n"), &[], &[]).unwrap();
         assert_eq!(config.settings.get(Setting::Heartbeat), "7s 500ms");
         assert_eq!(config.queues.len(), 1);
-        assert_eq!(config.publishers.len(), 2);
+        assert_eq!(config.publishers.len(), 3);
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl LineProcess {
         if status.success() && self.has_answered {
             return Exchange::NotTaken;
         }
-        // What is left of the group could keep the standard error open.
+        // Processes that are left in the group could keep the standard error open.
         self.running.kill_group();
         Exchange::Lost(unanswered(status, &self.errors.tail().await))
     }
