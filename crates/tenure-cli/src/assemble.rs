@@ -9,7 +9,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tenure::lease::{Item, WorkerId};
 use tenure::operate::{Duties, Duty};
 use tenure::publish::{
-    Exec, ExecLines, Handler, Handling, Lines, Readiness, Relay, TopicPattern, Topics,
+    Exec, ExecLines, Handler, Handling, Lines, Readiness, Relay, TopicPattern, TopicSet, Topics,
+    TopicsAnswer,
 };
 use tenure::server::Ports;
 use tenure::settings::Setting;
@@ -172,10 +173,15 @@ fn worker(tenure: &Tenure, relays: &mut Relays<'_>) -> Result<WorkerBuilder, Pro
             builder = builder.route(pattern.clone(), Arc::clone(&relay));
         }
     }
+    if config.routes.is_empty() {
+        tracing::warn!(
+            "no routes: events without a subscribed endpoint stay pending; add [[routes]] to the \
+             configuration, or print events with --print"
+        );
+    }
     if config.webhook.fan_out {
         builder = builder.fan_out();
     } else if config.routes.is_empty() {
-        tracing::warn!("no route is configured; events stay pending");
         builder = builder.route(TopicPattern::any(), Arc::new(NoRoute));
     }
     Ok(builder)
@@ -250,13 +256,18 @@ fn cannot_publish(name: &str, cause: &std::io::Error) -> Problem {
     Problem::new(Exit::Failed, message).cause(cause)
 }
 
-/// The handler of a process without routes: never ready, so that the worker claims nothing.
+/// The handler of a process without routes: it takes no topic and is never ready, so that the worker
+/// claims nothing.
 #[derive(Debug)]
 struct NoRoute;
 
 impl Handler for NoRoute {
     fn handle(&self, _item: Item, _cx: tenure::Context) -> Handling<'_> {
         Box::pin(async { Err(Failure::new("no route is configured")) })
+    }
+
+    fn topics(&self) -> TopicsAnswer<'_> {
+        Box::pin(std::future::ready(TopicSet::from_iter([])))
     }
 
     fn readiness(&self) -> Readiness {

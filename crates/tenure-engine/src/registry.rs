@@ -15,6 +15,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Reports until the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
+        shared.set_topics(&shared.handler.topics().await);
         let report = report(&shared);
         let wait = report.next_within;
         let until = Instant::now() + STORE_TIMEOUT;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure_core::QueueName;
-use tenure_core::store::{Counts, DeliveryCounts, Queue, QueueCounts};
+use tenure_core::store::{Counts, DeliveryCounts, Queue, QueueCounts, SeparateTopic};
 use tenure_core::webhook::Endpoint;
 
 /// Counts of items: `GET /v1/stats`, `tenure stats --json`.
@@ -25,6 +25,9 @@ pub struct Stats {
     pub dead: u64,
     /// Waiting items of each queue, by name.
     pub queues: Vec<QueueStats>,
+    /// Topics with due events that no active worker takes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub untaken_topics: Vec<TopicStats>,
     /// Deliveries; the counts above are of events alone.
     pub deliveries: DeliveryStats,
     /// Jobs, if the store supports them.
@@ -114,6 +117,19 @@ pub struct QueueStats {
     pub paused: bool,
 }
 
+/// Waiting events of a topic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TopicStats {
+    /// Name of the queue.
+    pub queue: String,
+    /// The topic.
+    pub topic: String,
+    /// Claimable now.
+    pub due: u64,
+    /// Waiting time of the oldest due event; `None` if none is due.
+    pub oldest_due_ms: Option<u64>,
+}
+
 impl Stats {
     /// Combines these counts, queues and endpoints.
     pub fn new<'a>(
@@ -144,9 +160,23 @@ impl Stats {
                     paused: is_paused(queue),
                 })
                 .collect(),
+            untaken_topics: Vec::new(),
             deliveries: DeliveryStats::new(&counts.deliveries, endpoints),
             jobs: None,
         }
+    }
+
+    /// Adds the topics that no active worker takes.
+    #[must_use]
+    pub fn untaken(mut self, topics: &[SeparateTopic]) -> Self {
+        let stats = |of: &SeparateTopic| TopicStats {
+            queue: of.queue.as_str().to_owned(),
+            topic: of.topic.clone(),
+            due: of.due,
+            oldest_due_ms: of.oldest_due.map(millis),
+        };
+        self.untaken_topics = topics.iter().map(stats).collect();
+        self
     }
 
     /// Adds the counts of jobs.

@@ -19,6 +19,9 @@ use tenure_store::explain_item;
 
 use crate::tenure::Tenure;
 
+/// Maximum number of workers to consider, those that reported most recently.
+const WORKERS_MAX: u32 = 1_000;
+
 impl Tenure {
     /// Reads these items; unknown ids are left out.
     ///
@@ -78,13 +81,21 @@ impl Tenure {
         Ok(due > others.map(|of| of.due).sum())
     }
 
-    /// Lists the topics that have lanes of their own, with their waiting events: a worker that does
-    /// not take them has come across them.
+    /// Lists the topics with due events that no active worker takes, although a worker has come
+    /// across them. Such events stay pending and use up no retry.
     ///
     /// # Errors
     /// The database is unavailable.
-    pub async fn separate_topics(&self) -> Result<Vec<SeparateTopic>, StoreError> {
-        self.store().separate_topics(None).await
+    pub async fn untaken_topics(&self) -> Result<Vec<SeparateTopic>, StoreError> {
+        let (now, workers) = self.workers(WORKERS_MAX).await?;
+        let active = |worker: &&WorkerRecord| worker.presence(now) == Presence::Active;
+        let active: Vec<_> = workers.iter().filter(active).collect();
+        let is_untaken = |of: &SeparateTopic| {
+            let mut reports = active.iter().map(|worker| &worker.report);
+            of.due > 0 && !reports.any(|report| report.takes_event(&of.queue, &of.topic))
+        };
+        let all = self.store().separate_topics(None).await?.into_iter();
+        Ok(all.filter(is_untaken).collect())
     }
 
     /// Explains in one sentence why an item is not being worked on; `None` if it does not exist.

@@ -27,6 +27,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
 
+    /// Print each event as a line of JSON and mark it done, in place of the configured routes
+    #[arg(long)]
+    print: bool,
+
     #[command(flatten)]
     working: WorkerArgs,
 }
@@ -85,7 +89,7 @@ impl Serve {
 }
 
 pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
-    let config = &cx.config;
+    let config = &cx.config.or_print(args.print);
     check_private(config.listen)?;
     let worker = tenure::lease::new_worker_id(&config.worker_name)?;
     logs::init(&config.log, Some(worker.as_str()))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::Cell;
-use tenure::operate::{Counts, DeliveryCounts, QueueCounts};
+use tenure::operate::{Counts, DeliveryCounts, QueueCounts, SeparateTopic};
 use tenure::server::wire::{JobStats, Stats};
 use tenure::store::QueueName;
 use tenure::webhook::Endpoint;
@@ -26,11 +26,12 @@ pub(super) async fn run(cx: &Context, of: &TableArg) -> Result<Exit, Stop> {
     let tenure = cx.database.open(IfMissing::Report).await?;
     let counts = tenure.count().await?;
     let queues = tenure.queues().await?;
+    let untaken = tenure.untaken_topics().await?;
     let endpoints = tenure.endpoints_by_number().await?;
     let jobs = JobStats::new(&tenure.jobs().count().await?);
     if cx.output.is_json() {
         let stats = Stats::new(&counts, &queues, endpoints.values());
-        cx.output.json(&stats.jobs(jobs))?;
+        cx.output.json(&stats.untaken(&untaken).jobs(jobs))?;
         return Ok(Exit::Done);
     }
     let total = |number: u64| Cell::new(number);
@@ -64,6 +65,7 @@ pub(super) async fn run(cx: &Context, of: &TableArg) -> Result<Exit, Stop> {
         &["QUEUE", " DUE", " DELAYED", " BEHIND", "OLDEST DUE", ""],
         rows.collect(),
     )?;
+    untaken_table(cx, &untaken)?;
     if !endpoints.is_empty() {
         deliveries(cx, &counts, &endpoints)?;
     }
@@ -81,6 +83,21 @@ pub(super) async fn run(cx: &Context, of: &TableArg) -> Result<Exit, Stop> {
         ));
     }
     Ok(Exit::Done)
+}
+
+/// Prints the topics that no active worker takes.
+fn untaken_table(cx: &Context, untaken: &[SeparateTopic]) -> Result<(), Stop> {
+    if untaken.is_empty() {
+        return Ok(());
+    }
+    cx.output.line("")?;
+    let row = |of: &SeparateTopic| {
+        let oldest = of.oldest_due.map_or_else(String::new, brief);
+        let (queue, topic) = (Cell::new(&of.queue), Cell::new(plain(&of.topic)));
+        vec![topic, queue, Cell::new(of.due), Cell::new(oldest)]
+    };
+    let heading = ["TOPIC WITHOUT A WORKER", "QUEUE", " DUE", "OLDEST DUE"];
+    cx.output.table(&heading, untaken.iter().map(row).collect())
 }
 
 fn job_table(cx: &Context, jobs: JobStats) -> Result<(), Stop> {

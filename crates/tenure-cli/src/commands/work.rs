@@ -5,7 +5,6 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use tenure::operate::{Counts, OutcomeCounts};
-use tenure::publish::TopicPattern;
 use tenure::settings::Setting;
 use tenure::store::QueueName;
 use tenure::table::Table;
@@ -15,7 +14,7 @@ use tenure::{StoreError, Tenure};
 use super::Context;
 use super::serve::{WorkerArgs, announce, given, print_outcomes, run_until_stopped, signals};
 use crate::assemble::{self, Schema};
-use crate::config::{Config, Override, PublisherConfig, Route};
+use crate::config::{Config, Override, PublisherConfig};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::team::{TeamOutcomes, TeamWatch};
@@ -38,6 +37,10 @@ pub(crate) struct Work {
     /// Run this command for each event, in place of the configured routes
     #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
     exec: Option<String>,
+
+    /// Print each event as a line of JSON and mark it done, in place of the configured routes
+    #[arg(long, conflicts_with_all = ["exec", "exec_lines"])]
+    print: bool,
 
     /// Keep this command running, with an event per line in and an answer per line out, in place
     /// of the configured routes; one process per event that is worked on (--concurrency)
@@ -77,9 +80,8 @@ impl Work {
         own.chain(self.working.overrides()).collect()
     }
 
-    /// The configuration with `--exec` or `--exec-lines` in place of its routes.
+    /// The configuration with `--exec`, `--exec-lines` or `--print` in place of its routes.
     fn routed(&self, config: &Config) -> Config {
-        let mut config = config.clone();
         let (name, publisher) = match (&self.exec, &self.exec_lines) {
             (Some(command), _) => {
                 let command = command.clone();
@@ -94,15 +96,9 @@ impl Work {
                 };
                 (EXEC_LINES, publisher)
             }
-            (None, None) => return config,
+            (None, None) => return config.or_print(self.print),
         };
-        config.warnings.clear();
-        config.publishers = [(name.to_owned(), publisher)].into();
-        config.routes = vec![Route {
-            topics: vec![TopicPattern::any()],
-            publisher: name.to_owned(),
-        }];
-        config
+        config.with_only(name, publisher)
     }
 }
 
@@ -113,7 +109,7 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
             Exit::Usage,
             "no route is configured: nothing would ever be done",
         )
-        .hint("give --exec CMD or --exec-lines CMD, or routes in the configuration")
+        .hint("give --exec CMD, --exec-lines CMD or --print, or routes in the configuration")
         .into());
     }
     let worker = tenure::lease::new_worker_id(&config.worker_name)?;

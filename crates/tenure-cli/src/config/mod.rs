@@ -27,6 +27,9 @@ pub(crate) use self::webhook::{Hidden, WebhookConfig};
 use crate::database::Database;
 
 /// The whole configuration of a process.
+/// The publisher that prints events.
+const OUTPUT: &str = "output";
+
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) database: Database,
@@ -55,7 +58,7 @@ pub(crate) struct Config {
 impl Default for Config {
     /// The values of the embedded file.
     fn default() -> Self {
-        let output = "output".to_owned();
+        let output = OUTPUT.to_owned();
         Self {
             database: Database::default(),
             store: StoreConfig::default(),
@@ -68,11 +71,8 @@ impl Default for Config {
             serve_queues: Vec::new(),
             queues: Vec::new(),
             settings: Settings::default(),
-            publishers: [(output.clone(), PublisherConfig::Lines { path: None })].into(),
-            routes: vec![Route {
-                topics: vec![TopicPattern::any()],
-                publisher: output,
-            }],
+            publishers: [(output, PublisherConfig::Lines { path: None })].into(),
+            routes: Vec::new(),
             webhook: WebhookConfig::default(),
             warnings: Vec::new(),
             places: BTreeMap::new(),
@@ -81,6 +81,26 @@ impl Default for Config {
 }
 
 impl Config {
+    /// This configuration with one publisher for all topics, in place of its routes.
+    pub(crate) fn with_only(&self, name: &str, publisher: PublisherConfig) -> Self {
+        let mut config = self.clone();
+        config.warnings.clear();
+        config.publishers = [(name.to_owned(), publisher)].into();
+        config.routes = vec![Route {
+            topics: vec![TopicPattern::any()],
+            publisher: name.to_owned(),
+        }];
+        config
+    }
+
+    /// This configuration, or with `--print` one that prints every event.
+    pub(crate) fn or_print(&self, is_print: bool) -> Self {
+        if is_print {
+            return self.with_only(OUTPUT, PublisherConfig::Lines { path: None });
+        }
+        self.clone()
+    }
+
     /// The place where a single value was set.
     pub(crate) fn place(&self, key: &str) -> &Place {
         self.places.get(key).unwrap_or(&Place::Default)

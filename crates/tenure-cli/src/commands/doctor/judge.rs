@@ -1,6 +1,6 @@
 //! Judges the health of a cluster by a snapshot of it: pure functions.
 
-use tenure::operate::{Counts, Finding, KeyRecord, Presence, Queue, WorkerRecord};
+use tenure::operate::{Counts, Finding, KeyRecord, Presence, Queue, SeparateTopic, WorkerRecord};
 use tenure::store::{QueueName, Timestamp};
 
 use super::{keys, queues, workers};
@@ -11,6 +11,8 @@ use crate::output::events;
 pub(super) struct Snapshot {
     pub(super) counts: Counts,
     pub(super) queues: Vec<Queue>,
+    /// Topics that no active worker takes.
+    pub(super) untaken: Vec<SeparateTopic>,
     /// The stuck keys, blocked ones first.
     pub(super) keys: Vec<KeyRecord>,
     /// The limit of that list; a full list may be incomplete.
@@ -28,6 +30,7 @@ pub(super) fn judge(snapshot: &Snapshot) -> Vec<Finding> {
     findings.extend(workers::missing(snapshot));
     findings.extend(workers::versions(snapshot));
     findings.extend(workers::settings(snapshot));
+    findings.extend(workers::topics(snapshot));
     findings.push(leases(snapshot));
     findings.push(queues::due(snapshot));
     findings.extend(queues::unserved(snapshot));
@@ -101,6 +104,7 @@ pub(super) mod snapshots {
         Snapshot {
             counts: Counts::default(),
             queues: Vec::new(),
+            untaken: Vec::new(),
             keys: Vec::new(),
             keys_max: 1000,
             workers: vec![worker("a")],

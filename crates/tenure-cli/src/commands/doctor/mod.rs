@@ -81,6 +81,7 @@ async fn snapshot(tenure: &Tenure) -> Result<Snapshot, Stop> {
     Ok(Snapshot {
         counts: tenure.count().await?,
         queues: tenure.queues().await?,
+        untaken: tenure.untaken_topics().await?,
         keys: tenure.keys(KeyFilter::Stuck, KEYS_MAX).await?,
         keys_max: usize::try_from(KEYS_MAX).unwrap_or(usize::MAX),
         workers,

@@ -3,8 +3,12 @@
 use std::collections::BTreeSet;
 
 use tenure::operate::{Finding, Presence, WorkerRecord};
+use tenure::settings::brief_duration;
 
 use super::judge::Snapshot;
+
+/// Maximum number of topics listed.
+const TOPICS_MAX: usize = 5;
 
 pub(super) fn workers(snapshot: &Snapshot) -> Finding {
     match snapshot.workers_that_are(Presence::Active).len() {
@@ -15,6 +19,32 @@ pub(super) fn workers(snapshot: &Snapshot) -> Finding {
         ),
         number => Finding::good("workers", format!("{number} active")),
     }
+}
+
+/// Topics with due events that no active worker takes.
+pub(super) fn topics(snapshot: &Snapshot) -> Option<Finding> {
+    let untaken = &snapshot.untaken;
+    let due: u64 = untaken.iter().map(|of| of.due).sum();
+    let oldest = untaken.iter().filter_map(|of| of.oldest_due).max()?;
+    let names: Vec<String> = untaken
+        .iter()
+        .take(TOPICS_MAX)
+        .map(|of| of.topic.clone())
+        .collect();
+    let more = match untaken.len().saturating_sub(TOPICS_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(Finding::warning(
+        "topics",
+        format!(
+            "no active worker takes {}{more}: {due} events are due, the oldest for {}",
+            names.join(", "),
+            brief_duration(oldest)
+        ),
+        "start a worker with a handler, a route or a subscribed endpoint for them; they wait and \
+         use up no retry",
+    ))
 }
 
 pub(super) fn missing(snapshot: &Snapshot) -> Option<Finding> {
@@ -79,9 +109,10 @@ fn names(workers: &[&WorkerRecord], text: impl Fn(&WorkerRecord) -> String) -> S
 mod tests {
     use std::time::Duration;
 
-    use tenure::operate::Verdict;
+    use tenure::operate::{SeparateTopic, Verdict};
 
-    use super::super::judge::snapshots::{now, snapshot, verdict, worker};
+    use super::super::judge::snapshots::{now, queue, snapshot, verdict, worker};
+    use super::topics;
 
     #[test]
     fn no_worker_is_a_warning_and_a_missing_one_is_named() {
@@ -95,6 +126,28 @@ mod tests {
         snapshot.workers[0].left_at = Some(now());
         assert_eq!(verdict(&snapshot, "missing workers"), None);
         assert_eq!(verdict(&snapshot, "workers"), Some(Verdict::Warning));
+    }
+
+    #[test]
+    fn topics_that_no_worker_takes_are_named() {
+        let mut snapshot = snapshot();
+        assert_eq!(verdict(&snapshot, "topics"), None);
+        snapshot.untaken = (0..7)
+            .map(|n| SeparateTopic {
+                queue: queue("default"),
+                topic: format!("mail.{n}"),
+                due: 3,
+                delayed: 0,
+                oldest_due: Some(Duration::from_secs(90)),
+            })
+            .collect();
+        let finding = topics(&snapshot).unwrap();
+        assert_eq!(finding.verdict, Verdict::Warning);
+        assert_eq!(
+            finding.text,
+            "no active worker takes mail.0, mail.1, mail.2, mail.3, mail.4 and 2 more: 21 events \
+             are due, the oldest for 1m 30s"
+        );
     }
 
     #[test]
