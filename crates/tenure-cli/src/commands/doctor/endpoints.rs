@@ -215,6 +215,7 @@ mod tests {
         Snapshot {
             counts,
             queues: Vec::new(),
+            untaken: Vec::new(),
             keys: Vec::new(),
             keys_max: 1000,
             workers: Vec::new(),
