@@ -256,8 +256,8 @@ fn cannot_publish(name: &str, cause: &std::io::Error) -> Problem {
     Problem::new(Exit::Failed, message).cause(cause)
 }
 
-/// The handler of a process without routes: it takes no topic and is never ready, so that the worker
-/// claims nothing.
+/// The handler of a process without routes: it takes no topic and is never ready, so that the
+/// worker claims nothing.
 #[derive(Debug)]
 struct NoRoute;
 

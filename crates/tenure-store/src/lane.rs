@@ -45,8 +45,8 @@ pub(crate) fn lane_of(lane: EndpointLane) -> Lane {
         .saturating_add(step)
 }
 
-/// These numbers of a queue and of its separate topics, in an order that changes with each claim, so
-/// that none starves the others.
+/// These numbers of a queue and of its separate topics, in an order that changes with each claim,
+/// so that none starves the others.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn in_turn(mut numbers: Vec<i32>, token: &Token) -> Vec<i32> {
     let turn: usize = token.expose().bytes().map(usize::from).sum();

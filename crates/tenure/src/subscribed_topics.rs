@@ -1,5 +1,5 @@
-//! Fallback handler of a worker that fans out: takes the events that endpoints are subscribed to, and
-//! settles them as done at once.
+//! Fallback handler of a worker that fans out: takes the events that endpoints are subscribed to,
+//! and settles them as done at once.
 
 use std::sync::Arc;
 use std::time::Duration;

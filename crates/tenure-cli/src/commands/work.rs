@@ -104,7 +104,8 @@ impl Work {
 
 pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
     let config = args.routed(&cx.config);
-    if args.drain && config.routes.is_empty() {
+    let is_idle = config.routes.is_empty() && !config.webhook.fan_out && !config.webhook.send;
+    if args.drain && is_idle {
         return Err(Problem::new(
             Exit::Usage,
             "no route is configured: nothing would ever be done",

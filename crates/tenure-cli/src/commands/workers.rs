@@ -218,7 +218,8 @@ mod tests {
             line,
             r#"{"worker":"WORKER","presence":"active","host":"db-1","pid":4242,"version":"0.1.0","#
                 .to_owned()
-                + r#""queues":"","running":3,"concurrency":10,"held":12,"settings_version":2,"#
+                + r#""queues":"","topics":"*","running":3,"concurrency":10,"held":12,"#
+                + r#""settings_version":2,"#
                 + r#""started_at":"2027-01-15T06:00:00Z","reported_at":"2027-01-15T07:59:58Z","#
                 + r#""left_at":null}"#
         );

@@ -4,6 +4,7 @@
 //! Most operations take an optional `now`. `None` means the store's own clock, which alone decides
 //! whether a lease is live; tests pass a value to control the time.
 
+mod claim;
 mod cluster;
 mod error;
 mod examine;
@@ -22,6 +23,7 @@ mod work_lease;
 use std::future::Future;
 use std::pin::Pin;
 
+pub use claim::{Claim, Isolation};
 pub use cluster::{ChangeSettings, Cluster, ClusterSettings, Presence, WorkerRecord, WorkerReport};
 pub use error::{StoreError, StoreErrorKind};
 pub use examine::{Examine, Finding, Verdict};
@@ -31,9 +33,7 @@ pub use jobs::{
     ProvidesJobs, RenewChunks, accepted, only_job,
 };
 pub use keys::{KeyFacts, KeyFilter, KeyRecord, KeyState, Keys, Skip};
-pub use lease::{
-    Claim, Isolation, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
-};
+pub use lease::{LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement};
 pub use operate::{
     Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues,
     Replay, Replayed, SeparateTopic,

@@ -77,10 +77,11 @@ impl fmt::Display for Why {
 ///
 /// Codes: `published`, `dead`; `claimed`, `silent` (its holder no longer reports), `lapsed`;
 /// `paused`, `delayed`, `backoff`; `no_worker`, `unserved` (no worker serves its queue), `untaken`
-/// (no worker takes its topic), `alone` (after repeated lapses), `waiting`; for an event with a key `behind` (another event comes
-/// first), `key_paused`, `key_blocked` (by a dead event), `not_promoted` (its key has no head yet);
-/// for a delivery `delivered`, `endpoint_disabled`, `endpoint_removed`, `endpoint_paused` (after
-/// failed calls), `endpoint_on_trial` (one call at a time).
+/// (no worker takes its topic), `alone` (after repeated lapses), `waiting`; for an event with a key
+/// `behind` (another event comes first), `key_paused`, `key_blocked` (by a dead event),
+/// `not_promoted` (its key has no head yet); for a delivery `delivered`, `endpoint_disabled`,
+/// `endpoint_removed`, `endpoint_paused` (after failed calls), `endpoint_on_trial` (one call at a
+/// time).
 ///
 /// ```
 /// use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! The claim reads due items from ready, lane by lane. It takes every item without a key; the heads
 //! of keys share the rest of the limit in their order, each with a run of the items behind it. The
-//! lane of an endpoint has its own limit, too. Events of topics that the claim does not take move into
-//! lanes of their own.
+//! lane of an endpoint has its own limit, too. Events of topics that the claim does not take move
+//! into lanes of their own.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -26,7 +26,7 @@ use crate::limits::{INLINE_REAP_LIMIT, SEPARATE_TOPICS_MAX, STRAY_DELAY};
 const STRAYS_MAX: usize = 5_000;
 
 /// The answer of a claim.
-pub(super) enum Claimed {
+pub(super) enum ClaimAnswer {
     Held(Option<Held>),
     /// The claim only set events aside, and there may be more.
     OnlyStrays,
@@ -36,11 +36,11 @@ pub(super) fn claim(
     connection: &Connection,
     ask: &Claim,
     now: Timestamp,
-) -> Result<Claimed, StoreError> {
+) -> Result<ClaimAnswer, StoreError> {
     let lanes = lanes_of(connection, ask)?;
     let limit = usize::try_from(ask.most()).unwrap_or(usize::MAX);
     if limit == 0 || ask.topics.is_empty() {
-        return Ok(Claimed::Held(None));
+        return Ok(ClaimAnswer::Held(None));
     }
     let taking = ClaimInProgress {
         connection,
@@ -61,9 +61,9 @@ pub(super) fn claim(
     }
     if items.is_empty() {
         return Ok(if taking.strays.is_over() {
-            Claimed::OnlyStrays
+            ClaimAnswer::OnlyStrays
         } else {
-            Claimed::Held(None)
+            ClaimAnswer::Held(None)
         });
     }
     check_fresh(connection, &ask.token)?;
@@ -78,7 +78,7 @@ pub(super) fn claim(
         .map_err(failed("claim"))?;
     let mut held = Held::new(lease, items, ask.most());
     held.is_full |= is_cut;
-    Ok(Claimed::Held(Some(held)))
+    Ok(ClaimAnswer::Held(Some(held)))
 }
 
 /// A claim that moves items out of ready and the backlog.
@@ -240,7 +240,7 @@ impl ClaimInProgress<'_> {
         let places = strays.iter();
         let places = places.map(|item| (item.available_at.as_micros(), item.id.number()));
         self.remove(request.lane, &places.collect::<Vec<_>>(), false)?;
-        for text in [sql::SEPARATE_LANES, sql::SEPARATE_READY] {
+        for text in [sql::SET_ASIDE_LANES, sql::SET_ASIDE_READY] {
             let mut statement = self.connection.prepare_cached(text)?;
             statement.execute(named_params! {":strays": json(&moved)})?;
         }
@@ -257,7 +257,7 @@ impl ClaimInProgress<'_> {
             return Ok(*number);
         }
         self.connection
-            .prepare_cached(sql::SEPARATE_ADDED)?
+            .prepare_cached(sql::SEPARATE)?
             .execute(named_params! {
                 ":name": queue.as_str(), ":topic": topic, ":most": SEPARATE_TOPICS_MAX,
             })?;

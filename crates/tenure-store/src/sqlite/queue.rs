@@ -10,7 +10,7 @@ use tenure_core::store::{
 };
 use tenure_core::{Fence, Guarded, Held, QueueName, Refusal, Timestamp, Token};
 
-use super::claim::{Claimed, claim};
+use super::claim::{ClaimAnswer, claim};
 use super::error::failed;
 use super::holds::{self, json};
 use super::reap::reap;
@@ -26,8 +26,8 @@ impl LeaseStore for SqliteStore {
                 let (now, ask) = (ask.now, ask.clone());
                 let write = move |connection: &Connection, now| claim(connection, &ask, now);
                 match self.write("claim", now, write).await? {
-                    Claimed::Held(held) => return Ok(held),
-                    Claimed::OnlyStrays => {}
+                    ClaimAnswer::Held(held) => return Ok(held),
+                    ClaimAnswer::OnlyStrays => {}
                 }
             }
         })
@@ -69,9 +69,11 @@ impl LeaseStore for SqliteStore {
             };
             let (settlement, claimed) = self.write("settle", first_now, write).await?;
             match claimed {
-                Claimed::Held(held) => Ok((settlement, held)),
+                ClaimAnswer::Held(held) => Ok((settlement, held)),
                 // The items are settled; an error of the claim must not say otherwise.
-                Claimed::OnlyStrays => Ok((settlement, self.claim(&again).await.unwrap_or(None))),
+                ClaimAnswer::OnlyStrays => {
+                    Ok((settlement, self.claim(&again).await.unwrap_or(None)))
+                }
             }
         })
     }

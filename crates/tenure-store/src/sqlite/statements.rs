@@ -122,10 +122,10 @@ guarded! {
 
 statements! {
     "queue", ALL:
-    SEPARATE_ADDED = "separate", "added";
-    SEPARATE_LANES = "separate", "lanes";
-    SEPARATE_READY = "separate", "ready";
-    SEPARATE_TOPICS = "separate", "topics";
+    SEPARATE = "separate", "separate";
+    SET_ASIDE_LANES = "set_aside", "lanes";
+    SET_ASIDE_READY = "set_aside", "ready";
+    SEPARATE_TOPICS = "separate_topics", "separate_topics";
     CLAIM_QUEUES = "claim", "queues";
     CLAIM_ENDPOINTS = "claim", "endpoints";
     CLAIM_USED = "claim", "used";

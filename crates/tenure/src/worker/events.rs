@@ -166,7 +166,8 @@ impl WorkerBuilder {
 
     /// Creates a delivery for each endpoint subscribed to the topic of an event, in the transaction
     /// that settles the event as done. The worker also takes the topics that endpoints are
-    /// subscribed to: their events are done at once if no handler matches. A [`sender`](Tenure::sender) of this or another process sends the deliveries.
+    /// subscribed to: their events are done at once if no handler matches. A
+    /// [`sender`](Tenure::sender) of this or another process sends the deliveries.
     pub fn fan_out(mut self) -> Self {
         self.source.does_fan_out = true;
         self

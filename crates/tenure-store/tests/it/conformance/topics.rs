@@ -1,4 +1,4 @@
-//! Topics: a claim takes only those that it names, and what it does not take costs the others nothing.
+//! Topics: a claim takes only those that it names, and leaves the other events as they were.
 
 use tenure_core::store::{Filter, Pause};
 use tenure_core::{Guarded, ItemId, NewEvent, Outcome, QueueName, TopicPattern, TopicSet};

@@ -154,8 +154,9 @@ struct Way {
 
 /// Returns the allowed ways to execute an operation. A claim and a reap skip locked rows and find
 /// them the next time: the second operation, and also the first one if the key has no head yet,
-/// because the claim then makes the head in a separate transaction. The claim of a combined statement may miss the items that its settle makes
-/// available, and does not wait for the locks that the settle waits for.
+/// because the claim then makes the head in a separate transaction. The claim of a combined
+/// statement may miss the items that its settle makes available, and does not wait for the locks
+/// that the settle waits for.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "every other operation has one allowed way"
