@@ -30,10 +30,12 @@ impl Examine for PostgresStore {
                 let mut lent = self.pool.borrow().await?;
                 let before = SystemClock.now();
                 let query = self.statements().examine.query();
-                let answer = query.fetch_one(lent.connection()).await;
+                let answer = self.pool.run(query, lent.connection()).await;
                 let after = SystemClock.now();
                 lent.give_back(&answer);
-                ServerFacts::read(&answer?, before, after)
+                let rows = answer?;
+                let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+                ServerFacts::read(row, before, after)
             };
             let server = looked
                 .await

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::error::store_error;
 use super::row::{Moment, get};
+use super::session::RunOn as _;
 use crate::enqueue_statement::{self, EnqueueStatement};
 use crate::headers::{read_headers, stored_headers};
 use crate::lane::{Lane, lane};
@@ -22,10 +23,11 @@ impl Intake for PostgresStore {
             let batch = self.batch(events).await?;
             let lent = self.pool.borrow().await;
             let mut lent = lent.map_err(|error| store_error("enqueue", error))?;
-            let answer = if batch.strict.is_empty() {
-                self.write(lent.connection(), batch).await
+            let conn = lent.connection();
+            let answer = if batch.strict.is_empty() && !self.pool.needs_transaction(conn) {
+                self.write(conn, batch).await
             } else {
-                self.write_strict(lent.connection(), batch).await
+                self.write_alone(conn, batch).await
             };
             lent.give_back(&answer);
             answer
@@ -73,7 +75,7 @@ impl PostgresStore {
     /// # Errors
     /// The database returns an error.
     pub async fn written_on(&self, conn: &mut PgConnection) -> Result<Vec<Event>, StoreError> {
-        let rows = self.statements().written_here.query().fetch_all(conn).await;
+        let rows = self.statements().written_here.query().rows_on(conn).await;
         let rows = rows.map_err(|error| store_error("enqueued", error))?;
         let events: Result<Vec<_>, _> = rows.iter().map(written).collect();
         events.map_err(|error| store_error("enqueued", error))
@@ -97,14 +99,18 @@ impl PostgresStore {
         Ok(batch)
     }
 
-    /// Writes in its own transaction: the locks of strict keys must be held until commit.
-    async fn write_strict(
+    /// Writes in its own transaction: the locks of strict keys must be held until commit, and
+    /// statements without a name need one.
+    async fn write_alone(
         &self,
         conn: &mut PgConnection,
         batch: Batch,
     ) -> Result<Vec<Enqueued>, StoreError> {
         let failed = |error| store_error("enqueue", error);
-        let mut tx = conn.begin().await.map_err(failed)?;
+        let mut tx = conn
+            .begin_with(self.pool.begin_text())
+            .await
+            .map_err(failed)?;
         let answers = self.write(&mut tx, batch).await?;
         tx.commit().await.map_err(failed)?;
         Ok(answers)
@@ -119,7 +125,7 @@ impl PostgresStore {
             // Lock in a separate statement before ids are drawn, so that waiting producers draw
             // higher ids.
             let query = self.statements().enqueue_strict.query();
-            let waited = query.bind(&batch.strict).execute(&mut *conn).await;
+            let waited = query.bind(&batch.strict).rows_on(conn).await;
             waited.map_err(|error| store_error("enqueue", error))?;
         }
         let is_unique = batch.keys.iter().any(Option::is_some);
@@ -145,7 +151,7 @@ impl PostgresStore {
             query
         };
         let rows = query
-            .fetch_all(conn)
+            .rows_on(conn)
             .await
             .map_err(|error| store_error("enqueue", error))?;
         batch

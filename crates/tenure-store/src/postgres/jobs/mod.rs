@@ -26,6 +26,7 @@ use super::pool::{Borrow as _, Pool};
 use super::queue::Sql;
 use super::row::moment;
 use super::rows::{PostgresRows, renewal};
+use super::session::RunOn as _;
 use super::statements::JobStatements;
 use crate::jobs::{
     JobOperations, check_end, check_jobs, check_note, jobs_table, signed, state_word,
@@ -316,7 +317,7 @@ impl PostgresStore {
     ) -> Result<(), HoldError> {
         check_note(note)?;
         let query = self.note_query(hold, note, LatePolicy::Refused);
-        accepted(read::noted(query.fetch_optional(conn).await)?)
+        accepted(read::noted(query.first_on(conn).await)?)
     }
 
     /// Writes jobs in the caller's transaction: they exist if and only if it commits.
@@ -329,7 +330,7 @@ impl PostgresStore {
         jobs: &[NewJob],
     ) -> Result<Vec<JobId>, StoreError> {
         check_jobs(jobs)?;
-        read::enqueued(self.enqueue_query(jobs, None).fetch_all(conn).await)
+        read::enqueued(self.enqueue_query(jobs, None).rows_on(conn).await)
     }
 
     fn enqueue_query(&self, jobs: &[NewJob], now: Option<Timestamp>) -> Sql<'static> {
