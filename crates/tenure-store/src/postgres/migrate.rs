@@ -4,7 +4,9 @@
 use sqlx::{Connection, PgConnection};
 use tenure_core::Identifier;
 use tenure_core::store::{Finding, StoreError, StoreErrorKind};
+use tokio::time::timeout;
 
+use super::CONNECTION_TIMEOUT;
 use super::error::{is_missing, store_error};
 use super::session::RunOn as _;
 use super::statements::Statement;
@@ -60,7 +62,9 @@ async fn run(
     migrations: &[Migration],
 ) -> Result<Option<Migrated>, sqlx::Error> {
     let to = i32::try_from(migrations.len()).unwrap_or(i32::MAX);
-    if is_current(conn, schema, to).await? {
+    // A migration may take long, but not the look before it.
+    let look = timeout(CONNECTION_TIMEOUT, is_current(conn, schema, to)).await;
+    if look.unwrap_or(Err(sqlx::Error::PoolTimedOut))? {
         let version = unsigned(to);
         return Ok(Some(Migrated {
             from: version,

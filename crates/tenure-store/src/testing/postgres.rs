@@ -194,6 +194,29 @@ impl Server {
         Self::start_with("off").await
     }
 
+    /// Starts a replica of this server, which follows it.
+    ///
+    /// # Panics
+    ///
+    /// The server is down, or the replica does not start.
+    pub async fn replica(&self) -> Self {
+        Self::start_from("off", Some(self.port)).await
+    }
+
+    /// Makes this replica a primary; returns when it accepts writes.
+    ///
+    /// # Panics
+    ///
+    /// It is not a replica.
+    pub async fn promote(&self) {
+        self.ask("promote".to_owned()).await;
+    }
+
+    /// The port of this server on the loopback address.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// URL of its database `postgres`, as superuser.
     pub fn url(&self) -> &str {
         &self.url
@@ -229,8 +252,13 @@ impl Server {
     }
 
     async fn start_with(fsync: &'static str) -> Self {
+        Self::start_from(fsync, None).await
+    }
+
+    async fn start_from(fsync: &'static str, primary: Option<u16>) -> Self {
+        let primary = primary.map_or_else(String::new, |port| port.to_string());
         let started = task::spawn_blocking(move || {
-            let mut supervisor = Supervisor::spawn(SUPERVISE, &[fsync])?;
+            let mut supervisor = Supervisor::spawn(SUPERVISE, &[fsync, &primary])?;
             // Try a second port if another process has taken the first one meanwhile.
             let mut start = || {
                 let port = free_port();
