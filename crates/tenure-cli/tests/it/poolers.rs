@@ -1,9 +1,10 @@
 //! The program behind PgBouncer, with a database that does not answer, and with several servers.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::{Connection as _, PgConnection};
 use tenure_store::testing::{PoolMode, Pooler, Server};
+use tokio::time::Instant;
 
 use crate::program::{self, Place, Running, everywhere, postgres, soon};
 
@@ -44,6 +45,8 @@ async fn a_worker_started_behind_a_warm_pooler_waits_for_its_server() {
     place.url = pooler.url(&place.url);
     place.run(&["stats"]).succeeded();
     server.kill().await;
+    // A process of the killed server may still answer for a moment.
+    while place.run(&["stats"]).code == Some(0) {}
     let mut worker = place.start(&["work", "--wait", "1m", "--exec", "true"]);
     worker.line_with("the database did not answer");
     server.restart().await;

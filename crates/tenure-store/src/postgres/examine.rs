@@ -32,15 +32,17 @@ impl Examine for PostgresStore {
                 let query = self.statements().examine.query();
                 let answer = self.pool.run(query, lent.connection()).await;
                 let after = SystemClock.now();
+                let statements = self.pool.finding(lent.connection());
                 lent.give_back(&answer);
                 let rows = answer?;
                 let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-                ServerFacts::read(row, before, after)
+                Ok((ServerFacts::read(row, before, after)?, statements))
             };
-            let server = looked
-                .await
-                .map_err(|error| store_error("examine", error))?;
-            Ok(server.findings(self.connections))
+            let looked = looked.await;
+            let (server, statements) = looked.map_err(|error| store_error("examine", error))?;
+            let mut findings = server.findings(self.connections);
+            findings.extend(statements);
+            Ok(findings)
         })
     }
 }

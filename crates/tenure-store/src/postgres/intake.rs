@@ -67,6 +67,7 @@ impl PostgresStore {
         events: &[Event],
     ) -> Result<Vec<Enqueued>, StoreError> {
         let batch = self.batch(events).await?;
+        self.meet("enqueue", conn).await?;
         self.write(conn, batch).await
     }
 
@@ -75,6 +76,7 @@ impl PostgresStore {
     /// # Errors
     /// The database returns an error.
     pub async fn written_on(&self, conn: &mut PgConnection) -> Result<Vec<Event>, StoreError> {
+        self.meet("enqueued", conn).await?;
         let rows = self.statements().written_here.query().rows_on(conn).await;
         let rows = rows.map_err(|error| store_error("enqueued", error))?;
         let events: Result<Vec<_>, _> = rows.iter().map(written).collect();

@@ -38,8 +38,8 @@ mod work_lease;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use sqlx::PgPool;
 use sqlx::postgres::{PgPoolOptions, PgRow};
+use sqlx::{PgConnection, PgPool};
 use tenure_core::store::{StoreError, StoreErrorKind};
 use tenure_core::{Identifier, QueueName};
 
@@ -54,9 +54,9 @@ use self::hosts::Hosts;
 use self::jobs::JobStore;
 use self::pool::{Borrow as _, Pool};
 use self::promote::Promotion;
-use self::session::share_a_session;
+use self::session::{Sessions, share_a_session};
 use self::statements::{QueueStatements, WebhookStatements, WorkLeaseStatements};
-use crate::config::StoreConfig;
+use crate::config::{Planner, StoreConfig};
 use crate::lane::Lane;
 use crate::messages::unknown_queue;
 use crate::open::Migrated;
@@ -98,6 +98,8 @@ const PLANNER: [(&str, &str); 4] = [
 #[derive(Debug)]
 pub struct PostgresStore {
     pool: Pool,
+    /// Sessions of the connections on which callers enqueue.
+    callers: Arc<Sessions>,
     /// Maximum connections of a process.
     connections: u32,
     schema: Option<Identifier>,
@@ -152,6 +154,7 @@ impl PostgresStore {
         let store = Self {
             jobs: JobStore::new(&pool, config.schema.as_ref())?,
             pool,
+            callers: Arc::new(Sessions::of_application(Planner::Role, config.statements)),
             connections: config.connections,
             schema: config.schema.clone(),
             statements: QueueStatements::new(config.schema.as_ref(), &as_written),
@@ -182,6 +185,7 @@ impl PostgresStore {
             connections,
             jobs: self.jobs.through(&pool),
             pool,
+            callers: Arc::clone(&self.callers),
             schema: self.schema.clone(),
             statements: QueueStatements::new(self.schema.as_ref(), &as_written),
             work_lease: WorkLeaseStatements::new(self.schema.as_ref(), &as_written),
@@ -229,6 +233,12 @@ impl PostgresStore {
     /// The connection pool of this store.
     pub fn pool(&self) -> &PgPool {
         self.pool.sqlx()
+    }
+
+    /// Prepares a connection of the caller for a statement.
+    async fn meet(&self, verb: &'static str, conn: &mut PgConnection) -> Result<(), StoreError> {
+        let met = self.callers.meet(conn).await;
+        met.map_err(|error| store_error(verb, error))
     }
 
     fn statements(&self) -> &QueueStatements {

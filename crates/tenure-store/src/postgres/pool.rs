@@ -16,6 +16,7 @@ use std::time::Duration;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
 use sqlx::{Connection as _, PgConnection, PgPool, Postgres};
+use tenure_core::store::Finding;
 use tokio::time::Instant;
 
 use super::error::EndsConnection;
@@ -121,6 +122,11 @@ impl Pool {
     /// True if a single statement on this connection needs a transaction around it.
     pub(crate) fn needs_transaction(&self, conn: &PgConnection) -> bool {
         self.sessions.needs_transaction(conn)
+    }
+
+    /// Judges the names of a borrowed connection's statements.
+    pub(crate) fn finding(&self, conn: &PgConnection) -> Option<Finding> {
+        self.sessions.finding(conn)
     }
 
     /// Runs one statement on a borrowed connection.

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::postgres::PgRow;
 use sqlx::{Connection as _, PgConnection};
+use tenure_core::store::Finding;
 
 use super::queue::Sql;
 use super::row::get;
@@ -156,6 +157,20 @@ impl Sessions {
         Ok(())
     }
 
+    /// Looks at a connection of the caller, in its transaction or outside of one; after one that
+    /// has a shared session, at no other. Names the first statement if names are safe.
+    pub(crate) async fn meet(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if has_names(conn) || !self.may_name() {
+            return Ok(());
+        }
+        let facts = sqlx::raw_sql(FACTS).fetch_one(&mut *conn).await?;
+        if self.statements == Statements::Prepared || get(&facts, 2)? {
+            return self.name_first(conn).await;
+        }
+        self.is_nameless.store(true, Ordering::Release);
+        Ok(())
+    }
+
     async fn name_first(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
         if self.statements == Statements::Unnamed {
             return Ok(());
@@ -165,12 +180,29 @@ impl Sessions {
 
     /// True if another look at a connection without names may find that they are safe.
     pub(crate) fn may_name(&self) -> bool {
-        !self.is_nameless.load(Ordering::Acquire)
+        self.statements != Statements::Unnamed && !self.is_nameless.load(Ordering::Acquire)
     }
 
     /// True if names are configured and not safe, as far as the sessions alone can tell.
     pub(crate) fn is_doubtful(&self) -> bool {
-        self.statements == Statements::Prepared && !self.may_name()
+        self.statements == Statements::Prepared && self.is_nameless.load(Ordering::Acquire)
+    }
+
+    /// Judges the names of a connection's statements; `None` if it has a session of its own.
+    pub(crate) fn finding(&self, conn: &PgConnection) -> Option<Finding> {
+        if has_names(conn) {
+            let text = "prepared; the pooler keeps those of its clients apart";
+            let is_shared = self.is_shared.load(Ordering::Acquire);
+            return is_shared.then(|| Finding::good("statements", text));
+        }
+        if self.statements == Statements::Unnamed {
+            let text = "without names, as store.statements says";
+            return Some(Finding::good("statements", text));
+        }
+        let text = "without names and planned at each call: a pooler shares its sessions";
+        let hint = "for more speed use the server's own address, or let the pooler keep prepared \
+                    statements: max_prepared_statements of PgBouncer 1.21 and later";
+        Some(Finding::warning("statements", text, hint))
     }
 
     /// Accepts the operator's word that each connection has a session of its own.

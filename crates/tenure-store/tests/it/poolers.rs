@@ -146,11 +146,16 @@ async fn names_that_were_asked_for_are_refused_unless_a_client_keeps_its_session
 /// The settings belong to Tenure's transactions: other clients of the pooler must not get them.
 #[tokio::test]
 async fn behind_a_pooler_the_planner_settings_end_with_the_transaction() {
-    let (_database, _pooler, url) = pooled(PoolMode::Transaction, "default_pool_size = 1").await;
+    let (_database, pooler, url) = pooled(PoolMode::Transaction, "default_pool_size = 1").await;
     let store = open(&url, Statements::Auto).await;
     let findings = store.examine().await.unwrap();
     let planner = findings.iter().find(|finding| finding.subject == "planner");
     assert_eq!(planner.unwrap().verdict, Verdict::Good, "{planner:?}");
+    let statements = findings
+        .iter()
+        .find(|finding| finding.subject == "statements");
+    let is_good = statements.unwrap().verdict == Verdict::Good;
+    assert_eq!(is_good, pooler.keeps_names(), "{statements:?}");
     let options = sqlx::postgres::PgConnectOptions::extra_float_digits(url.parse().unwrap(), None);
     let mut stranger = sqlx::ConnectOptions::connect(&options).await.unwrap();
     let row = sqlx::raw_sql("select current_setting('enable_seqscan')");
@@ -179,6 +184,15 @@ async fn a_producer_behind_a_pooler_enqueues_in_its_transaction() {
 
     store.enqueue_on(&mut conn, &event).await.unwrap();
     assert_eq!(conn.cached_statements_size(), 0);
+    assert_eq!(due(&store).await, 1);
+
+    // On a connection of its own, they have names; another store has not met the pooler.
+    let store = open(&database.url, Statements::Auto).await;
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    let mut tx = conn.begin().await.unwrap();
+    store.enqueue_on(&mut tx, &event).await.unwrap();
+    assert!(tx.cached_statements_size() > 0);
+    tx.rollback().await.unwrap();
     assert_eq!(due(&store).await, 1);
 }
 

@@ -297,6 +297,7 @@ impl PostgresStore {
         end: &EndChunk,
     ) -> Result<(), HoldError> {
         check_end(end)?;
+        self.meet("end chunk", conn).await?;
         if self.try_end(conn, end, LatePolicy::Refused).await? {
             return Ok(());
         }
@@ -316,6 +317,7 @@ impl PostgresStore {
         note: &Note,
     ) -> Result<(), HoldError> {
         check_note(note)?;
+        self.meet("note job", conn).await?;
         let query = self.note_query(hold, note, LatePolicy::Refused);
         accepted(read::noted(query.first_on(conn).await)?)
     }
@@ -330,6 +332,7 @@ impl PostgresStore {
         jobs: &[NewJob],
     ) -> Result<Vec<JobId>, StoreError> {
         check_jobs(jobs)?;
+        self.meet("enqueue", conn).await?;
         read::enqueued(self.enqueue_query(jobs, None).rows_on(conn).await)
     }
 
