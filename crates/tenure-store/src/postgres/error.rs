@@ -8,8 +8,8 @@ use tenure_core::store::{StoreError, StoreErrorKind};
 
 use crate::rows::changed_hint;
 
-const READ_ONLY: &str = "the database is read-only: is this a replica, is a failover going on, or is \
-     default_transaction_read_only set? `tenure doctor` says which";
+const READ_ONLY: &str = "the database is read-only: is this a replica, is a failover going on, or \
+     is default_transaction_read_only set? `tenure doctor` says which";
 
 /// Converts a driver error under `verb` to a store error. Of an error from the server it keeps only
 /// the message: the details quote the row, and a row holds tokens and payloads.
@@ -119,6 +119,10 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
         "53300" => (
             Unavailable,
             Some("the database has no connection left: lower `connections`"),
+        ),
+        "08P01" if error.message().contains("statement pooling") => (
+            Invalid,
+            Some("Tenure needs transactions: set pool_mode = transaction in the pooler"),
         ),
         // Poolers report most problems of their own with this code; they pass.
         "08P01" if is_unsupported(error) => (

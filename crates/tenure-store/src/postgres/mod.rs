@@ -132,8 +132,8 @@ impl PostgresStore {
     }
 
     /// Uses this pool and all of its connections; only the schema and the names of statements of
-    /// the configuration apply. The planner settings are those of the pool's connections: the statements are correct with any,
-    /// and fastest with those of [`Planner::Connection`].
+    /// the configuration apply. The planner settings are those of the pool's connections: the
+    /// statements are correct with any, and fastest with those of [`Planner::Connection`].
     ///
     /// # Errors
     /// Same as [`PostgresStore::open`].

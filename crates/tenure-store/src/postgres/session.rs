@@ -33,25 +33,14 @@ const BEGIN_PLANNED: &str = "begin isolation level read committed; \
 const PLAN: &str = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; \
      set enable_bitmapscan = off; set jit = off";
 
-/// Reads: can the server write, the mark of the client that started the session, and the origin of
-/// a setting that sqlx always sends at the start of a connection.
-const FACTS: &str = "select current_setting('transaction_read_only') = 'on',
-    max(setting) filter (where name = 'jit_inline_above_cost' and source = 'client'),
-    bool_or(name = 'TimeZone' and source = 'client')
-    from pg_catalog.pg_settings where name in ('jit_inline_above_cost', 'TimeZone')";
-
-/// Reads the names under which the session has this very statement.
-const NAMES: &str = "select name from pg_catalog.pg_prepared_statements
-    where statement like 'select name from pg_catalog.pg_prepared_statements%' and not from_sql";
+const FACTS: &str = include_str!("../../sql/postgres/session/facts.sql");
+const NAMES: &str = include_str!("../../sql/postgres/session/names.sql");
+const IN_TRANSACTION: &str = include_str!("../../sql/postgres/session/in_transaction.sql");
+const PID: &str = "select pg_backend_pid()";
 
 /// The beginning of the names that sqlx gives. A pooler that keeps the names of its clients apart
 /// replaces them by its own.
 const DRIVER_NAME: &str = "sqlx_s_";
-
-/// True in a transaction that began with an earlier message.
-const IN_TRANSACTION: &str = "select now() <> statement_timestamp()";
-
-const PID: &str = "select pg_backend_pid()";
 
 /// Comparisons before two connections count as separate sessions.
 const COMPARISONS: u32 = 8;
@@ -91,6 +80,7 @@ impl Sessions {
         let mark = uuid::Uuid::now_v7().as_u128() % 900_000 + 100_000;
         Self {
             mark: u32::try_from(mark).ok(),
+            is_vouched: AtomicBool::new(false),
             ..Self::of_application(planner, statements)
         }
     }
@@ -103,7 +93,7 @@ impl Sessions {
             mark: None,
             is_shared: AtomicBool::new(false),
             is_nameless: AtomicBool::new(false),
-            is_vouched: AtomicBool::new(false),
+            is_vouched: AtomicBool::new(statements == Statements::Prepared),
         }
     }
 
@@ -164,7 +154,7 @@ impl Sessions {
             return Ok(());
         }
         let facts = sqlx::raw_sql(FACTS).fetch_one(&mut *conn).await?;
-        if self.statements == Statements::Prepared || get(&facts, 2)? {
+        if self.is_vouched.load(Ordering::Acquire) || get(&facts, 2)? {
             return self.name_first(conn).await;
         }
         self.is_nameless.store(true, Ordering::Release);

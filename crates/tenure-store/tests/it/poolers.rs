@@ -143,6 +143,18 @@ async fn names_that_were_asked_for_are_refused_unless_a_client_keeps_its_session
     assert!(names(&store.unwrap()).await);
 }
 
+#[tokio::test]
+async fn a_pooler_that_forbids_transactions_is_refused() {
+    let (_database, _pooler, url) = pooled(PoolMode::Transaction, "pool_mode = statement").await;
+    let error = PostgresStore::open(&url, &StoreConfig::default()).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Invalid, "{error}");
+    assert!(
+        error.to_string().contains("pool_mode = transaction"),
+        "{error}"
+    );
+}
+
 /// The settings belong to Tenure's transactions: other clients of the pooler must not get them.
 #[tokio::test]
 async fn behind_a_pooler_the_planner_settings_end_with_the_transaction() {
