@@ -227,11 +227,32 @@ impl Sessions {
     ) -> Result<Vec<PgRow>, sqlx::Error> {
         let query = query.persistent(has_names(conn));
         if !self.needs_transaction(conn) {
-            return query.fetch_all(conn).await;
+            let rows = query.fetch_all(&mut *conn).await;
+            if matches!(rows, Err(sqlx::Error::Database(_))) {
+                // PostgreSQL sends an error before it ends the transaction and releases its locks,
+                // which would surprise the next statement.
+                drop(conn.ping().await);
+            }
+            return rows;
         }
-        let mut tx = conn.begin_with(self.begin_text()).await?;
-        let rows = query.fetch_all(&mut *tx).await?;
-        tx.commit().await.map(|()| rows)
+        alone(query, conn, self.begin_text()).await
+    }
+}
+
+/// Runs a statement in a transaction of its own, which has ended also after an error.
+async fn alone(
+    query: Sql<'_>,
+    conn: &mut PgConnection,
+    begin: &'static str,
+) -> Result<Vec<PgRow>, sqlx::Error> {
+    let mut tx = conn.begin_with(begin).await?;
+    match query.fetch_all(&mut *tx).await {
+        Ok(rows) => tx.commit().await.map(|()| rows),
+        Err(error) => {
+            // The error of the statement says more than that of a lost connection.
+            drop(tx.rollback().await);
+            Err(error)
+        }
     }
 }
 
@@ -304,9 +325,7 @@ impl RunOn for Sql<'_> {
         if conn.is_in_transaction() || began_by_hand(conn).await? {
             return query.fetch_all(conn).await;
         }
-        let mut tx = conn.begin_with(BEGIN).await?;
-        let rows = query.fetch_all(&mut *tx).await?;
-        tx.commit().await.map(|()| rows)
+        alone(query, conn, BEGIN).await
     }
 
     async fn first_on(self, conn: &mut PgConnection) -> Result<Option<PgRow>, sqlx::Error> {
