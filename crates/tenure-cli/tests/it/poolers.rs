@@ -91,12 +91,14 @@ async fn waiting_ends_when_the_database_takes_the_login_and_does_not_answer() {
 async fn pair() -> (Server, Server, Place) {
     let primary = Server::start_fast().await;
     let replica = primary.replica().await;
-    let mut conn = PgConnection::connect(primary.url()).await.unwrap();
+    let conn = PgConnection::connect(primary.url()).await;
+    let mut conn = conn.expect("the primary runs");
     for order in [
         "alter system set synchronous_standby_names = '*'",
         "select pg_reload_conf()",
     ] {
-        sqlx::raw_sql(order).execute(&mut conn).await.unwrap();
+        let done = sqlx::raw_sql(order).execute(&mut conn).await;
+        done.expect("the primary takes orders");
     }
     let mut place = program::on(primary.database().await);
     let (one, other) = (primary.port(), replica.port());

@@ -102,10 +102,12 @@ impl World {
         let settings = "default_pool_size = 6\nserver_login_retry = 1";
         let pooler = Pooler::start(&place.url, PoolMode::Transaction, settings).await;
         place.url = pooler.url(&place.url);
-        let mut world = Self::new(place);
-        world.crew = world.crew.server(server);
-        world._pooler = Some(pooler);
-        world
+        let world = Self::new(place);
+        Self {
+            place: world.place,
+            crew: world.crew.server(server),
+            _pooler: Some(pooler),
+        }
     }
 
     /// Creates a world on the PostgreSQL server that all tests share and that is never killed.
