@@ -112,13 +112,19 @@ impl Database {
         let hosts = parameter(&["host", "hostaddr"]);
         let ports = parameter(&["port"]);
         let ports: Vec<&str> = ports.iter().flat_map(|list| list.split(',')).collect();
-        let all = hosts.as_deref().unwrap_or(named).split(',').enumerate();
-        let each = all.filter_map(|(nth, host)| {
-            let (host, port) = match host.rsplit_once(':') {
-                Some((host, port)) if hosts.is_none() && !port.contains(']') => (host, Some(port)),
-                _ => (host, None),
+        let hosts: Option<Vec<&str>> = hosts.as_deref().map(|list| list.split(',').collect());
+        let named: Vec<&str> = named.split(',').collect();
+        let count = hosts.as_ref().map_or(named.len(), Vec::len);
+        let each = (0..count).filter_map(|nth| {
+            let named = named.get(nth).or_else(|| named.first())?;
+            let (host, port) = match named.rsplit_once(':') {
+                Some((host, port)) if !port.contains(']') => (host, Some(port)),
+                _ => (*named, None),
             };
-            let host = decoded(host);
+            let host = match &hosts {
+                Some(hosts) => (*hosts.get(nth)?).to_owned(),
+                None => decoded(host),
+            };
             let host = host.trim_start_matches('[').trim_end_matches(']');
             let port = ports.get(nth).or_else(|| ports.first()).copied().or(port);
             let port = port.map_or(Some(5432), |port| port.parse().ok())?;

@@ -211,7 +211,10 @@ impl HostList {
                 _ => kept.push(pair.to_owned()),
             }
         }
-        let count = hosts.len().max(named.split(',').count());
+        let count = match hosts.len() {
+            0 => named.split(',').count(),
+            count => count,
+        };
         let is_one = count == 1;
         let access = match attributes {
             "any" if is_one => Access::Any,
@@ -228,7 +231,11 @@ impl HostList {
             let port = ports.get(nth).or_else(|| ports.first());
             query.extend(host);
             query.extend(port.map(|port| format!("port={port}")));
-            let named = named.split(',').nth(nth).filter(|_| hosts.is_empty());
+            // A host after the question mark overrides the one before, but not its port.
+            let named = named
+                .split(',')
+                .nth(nth)
+                .or_else(|| named.split(',').next());
             let named = named.unwrap_or_default();
             let mark = if query.is_empty() { "" } else { "?" };
             let query = query.join("&");
@@ -291,6 +298,11 @@ mod tests {
                     "postgres:///db?host=b&port=2",
                     "postgres:///db?host=/run&port=3",
                 ],
+                Access::Writes,
+            ),
+            (
+                "postgres://h:1/db?host=a,b",
+                vec!["postgres://h:1/db?host=a", "postgres://h:1/db?host=b"],
                 Access::Writes,
             ),
             (
