@@ -1,5 +1,6 @@
 # Installs missing tools for building and testing: a C compiler, the list of certificate
-# authorities, PostgreSQL's server programs, Python, Rust, and the libraries of scripts/peers.
+# authorities, PostgreSQL's server programs, PgBouncer, Python, Rust, and the libraries of
+# scripts/peers.
 # Sourced by the scripts beside it, in the root of the repository.
 
 # The benchmark of webhooks opens more files than the usual limit of 1,024 for users allows.
@@ -46,8 +47,18 @@ install_packages() {
     esac
 }
 
+# Installs packages, and keeps their services from starting: the tests need only programs.
 install_each() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+    policy=/usr/sbin/policy-rc.d
+    made=
+    if [ ! -e $policy ]; then
+        made=yes
+        printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null && as_root chmod +x $policy
+    fi
+    each=0
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" || each=$?
+    [ -z "$made" ] || as_root rm -f $policy
+    return $each
 }
 
 # Runs a command with a setting that keeps PostgreSQL's package from creating and starting a
@@ -88,6 +99,7 @@ install_tools() {
     have cc || missing="$missing gcc libc6-dev"
     ! have apt-get || [ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
     have_postgres || missing="$missing postgresql"
+    have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing="$missing pgbouncer"
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
     # shellcheck disable=SC2086 # a list of words
     [ -z "$missing" ] || install_packages $missing || return

@@ -19,6 +19,7 @@ use tenure::{Failure, Publisher, StoreError, Tenure, WorkerBuilder, WorkerError}
 use tokio::time::Instant;
 
 use crate::config::{Config, Place, PublisherConfig};
+use crate::database::{OPEN_TIMEOUT, silent};
 use crate::env;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
@@ -27,6 +28,8 @@ use crate::webhook::{self, ReloadingCaller};
 
 /// Delay before reconnecting to a database that does not answer.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Shortest time for an attempt to open the database, however little of `--wait` is left.
+const ATTEMPT_TIME_MIN: Duration = Duration::from_secs(1);
 /// Interval between two upkeep runs of the metrics recorder.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Bounds of the histograms, in seconds.
@@ -54,15 +57,20 @@ pub(crate) async fn open(
     config.database.check_lasting()?;
     let began = Instant::now();
     loop {
-        let error = match attempt(config, worker, schema).await {
-            Ok(tenure) => return Ok(tenure),
-            Err(error) => error,
+        let left = wait.saturating_sub(began.elapsed());
+        let limit = if wait.is_zero() { OPEN_TIMEOUT } else { left };
+        let limit = limit.clamp(ATTEMPT_TIME_MIN, OPEN_TIMEOUT);
+        let (error, stop) = match attempt(config, worker, schema, limit).await {
+            Ok(Ok(tenure)) => return Ok(tenure),
+            Ok(Err(error)) if !error.is_transient() => return Err(error.into()),
+            Ok(Err(error)) => (error.to_string(), Stop::from(error)),
+            Err(problem) => (problem.message.clone(), problem.into()),
         };
         let left = wait.saturating_sub(began.elapsed());
-        if !error.is_transient() || left.is_zero() {
-            return Err(error.into());
+        if left.is_zero() {
+            return Err(stop);
         }
-        let error = config.database.hide(&error.to_string());
+        let error = config.database.hide(&error);
         tracing::warn!(
             error,
             seconds_left = left.as_secs(),
@@ -73,19 +81,33 @@ pub(crate) async fn open(
     }
 }
 
-async fn attempt(config: &Config, worker: &WorkerId, schema: Schema) -> Result<Tenure, StoreError> {
+/// Opens the store once. The outer error reports a database that takes the connection and does not
+/// answer within `limit`; a migration may take longer.
+async fn attempt(
+    config: &Config,
+    worker: &WorkerId,
+    schema: Schema,
+    limit: Duration,
+) -> Result<Result<Tenure, StoreError>, Problem> {
     let url = config.database.expose();
     if schema == Schema::Migrated {
-        let moved = tenure::migrate(url, &config.store).await?;
-        if moved.from != moved.to {
-            tracing::info!(from = moved.from, to = moved.to, "migrated the schema");
+        match tenure::migrate(url, &config.store).await {
+            Ok(moved) if moved.from == moved.to => {}
+            Ok(moved) => {
+                tracing::info!(from = moved.from, to = moved.to, "migrated the schema");
+            }
+            Err(error) => return Ok(Err(error)),
         }
     }
-    let tenure = Tenure::open_as(url, &config.store, worker.clone()).await?;
-    for (queue, term) in &config.queues {
-        tenure.add_queue(queue, *term).await?;
-    }
-    Ok(tenure)
+    let open = async {
+        let tenure = Tenure::open_as(url, &config.store, worker.clone()).await?;
+        for (queue, term) in &config.queues {
+            tenure.add_queue(queue, *term).await?;
+        }
+        Ok(tenure)
+    };
+    let opened = tokio::time::timeout(limit, open).await;
+    opened.map_err(|_elapsed| silent(limit))
 }
 
 /// Starts the configured workers.

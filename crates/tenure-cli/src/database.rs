@@ -19,7 +19,7 @@ const HIDDEN: &str = "…";
 const WORKER: &str = "operator";
 
 /// Timeout for a database that accepts the connection and then does not answer.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Handling of a database that does not exist yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,31 +94,46 @@ impl Database {
         }
     }
 
-    /// The host and the port of a PostgreSQL server. Parameters after the question mark override
-    /// the authority. `None` for a Unix socket.
-    pub(crate) fn host_and_port(&self) -> Option<(String, u16)> {
-        let (scheme, rest) = self.url.split_once("://")?;
+    /// The hosts and ports of the PostgreSQL servers, without Unix sockets. Parameters after the
+    /// question mark override the authority.
+    pub(crate) fn hosts_and_ports(&self) -> Vec<(String, u16)> {
+        let Some((scheme, rest)) = self.url.split_once("://") else {
+            return Vec::new();
+        };
         if !scheme.starts_with("postgres") {
-            return None;
+            return Vec::new();
         }
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
-        let (_, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (host, port) = match host.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => (host, Some(port)),
-            _ => (host, None),
-        };
+        let (_, named) = authority.rsplit_once('@').unwrap_or(("", authority));
         let parameter = |names: &[&str]| {
             let all = self.query().filter(|(name, _)| names.contains(name));
             all.last().map(|(_, value)| decoded(value))
         };
-        let host = parameter(&["host", "hostaddr"]).unwrap_or_else(|| decoded(host));
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let port = parameter(&["port"]).or_else(|| port.map(str::to_owned));
-        let port = port.map_or(Some(5432), |port| port.parse().ok())?;
-        let is_file = host.starts_with('/');
-        // Without a host, the server is on this machine.
-        let host = if host.is_empty() { "localhost" } else { host };
-        (!is_file).then(|| (host.to_owned(), port))
+        let hosts = parameter(&["host", "hostaddr"]);
+        let ports = parameter(&["port"]);
+        let ports: Vec<&str> = ports.iter().flat_map(|list| list.split(',')).collect();
+        let hosts: Option<Vec<&str>> = hosts.as_deref().map(|list| list.split(',').collect());
+        let named: Vec<&str> = named.split(',').collect();
+        let count = hosts.as_ref().map_or(named.len(), Vec::len);
+        let each = (0..count).filter_map(|nth| {
+            let named = named.get(nth).or_else(|| named.first())?;
+            let (host, port) = match named.rsplit_once(':') {
+                Some((host, port)) if !port.contains(']') => (host, Some(port)),
+                _ => (*named, None),
+            };
+            let host = match &hosts {
+                Some(hosts) => (*hosts.get(nth)?).to_owned(),
+                None => decoded(host),
+            };
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let port = ports.get(nth).or_else(|| ports.first()).copied().or(port);
+            let port = port.map_or(Some(5432), |port| port.parse().ok())?;
+            let is_file = host.starts_with('/');
+            // Without a host, the server is on this machine.
+            let host = if host.is_empty() { "localhost" } else { host };
+            (!is_file).then(|| (host.to_owned(), port))
+        });
+        each.collect()
     }
 
     fn sqlite_path(&self) -> Option<&str> {
@@ -214,13 +229,19 @@ async fn within<T>(
     wait: Duration,
     open: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, Stop> {
-    let Ok(answer) = tokio::time::timeout(wait, open).await else {
-        let message = format!("the database does not answer within {}", brief(wait));
-        return Err(Problem::new(Exit::Failed, message)
-            .hint("is it overloaded, or does another program listen on this host and port?")
-            .into());
-    };
-    Ok(answer?)
+    match tokio::time::timeout(wait, open).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(silent(wait).into()),
+    }
+}
+
+/// The report of a database that accepts the connection and then does not answer.
+pub(crate) fn silent(wait: Duration) -> Problem {
+    let message = format!("the database does not answer within {}", brief(wait));
+    Problem::new(Exit::Failed, message).hint(
+        "is it overloaded, is its server away behind a pooler, has a transaction locked Tenure's \
+         tables, or does another program listen on this host and port?",
+    )
 }
 
 /// Hides the password of any address in arbitrary text, such as a mistyped argument.
@@ -267,6 +288,10 @@ mod tests {
                 "postgres://u@h/db?password=…&x=1",
             ),
             ("postgres://u@h:5432/db", "postgres://u@h:5432/db"),
+            (
+                "postgres://u:canary@a:1,b:2/db",
+                "postgres://u:…@a:1,b:2/db",
+            ),
             ("sqlite://tenure.db", "sqlite://tenure.db"),
         ] {
             assert_eq!(database(url).to_string(), printed);
@@ -287,17 +312,24 @@ mod tests {
             ("postgres:///db", "localhost", 5432),
         ] {
             assert_eq!(
-                database(url).host_and_port(),
-                Some((host.to_owned(), port)),
+                database(url).hosts_and_ports(),
+                [(host.to_owned(), port)],
                 "{url}"
             );
+        }
+        for several in [
+            "postgres://u:p@a:1,b:2/db?target_session_attrs=read-write",
+            "postgres:///db?host=a,b&port=1,2",
+        ] {
+            let both = [("a".to_owned(), 1), ("b".to_owned(), 2)];
+            assert_eq!(database(several).hosts_and_ports(), both, "{several}");
         }
         for none in [
             "sqlite://tenure.db",
             "postgres:///db?host=/run/postgresql",
             "postgres://%2Frun%2Fpostgresql/db",
         ] {
-            assert_eq!(database(none).host_and_port(), None, "{none}");
+            assert_eq!(database(none).hosts_and_ports(), [], "{none}");
         }
     }
 

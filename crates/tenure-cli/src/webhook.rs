@@ -242,7 +242,7 @@ pub(crate) fn caller(
 /// Tenure's own addresses, which no endpoint may have: the database, and the listening address.
 pub(crate) async fn own_addresses(config: &Config) -> Vec<SocketAddr> {
     let mut own = vec![config.listen];
-    if let Some(database) = config.database.host_and_port() {
+    for database in config.database.hosts_and_ports() {
         let lookup = tokio::net::lookup_host(database);
         if let Ok(Ok(addresses)) = tokio::time::timeout(RESOLVE_TIMEOUT, lookup).await {
             own.extend(addresses);

@@ -7,6 +7,6 @@ pub use tenure_core::{
 };
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use tenure_store::EnqueueStatement;
-pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
+pub use tenure_store::config::{Planner, Statements, StoreConfig, Synchronous};
 pub use tenure_store::memory::SystemClock;
 pub use tenure_store::{Migrated, is_migrated, migrate, migration_sql};

@@ -30,11 +30,12 @@ impl Form {
 }
 
 /// Every single value; `tenure.default.toml` has them in the same order.
-pub(super) const KEYS: [(&str, Form); 33] = [
+pub(super) const KEYS: [(&str, Form); 34] = [
     ("database", Form::Text),
     ("store.schema", Form::Text),
     ("store.connections", Form::Number),
     ("store.planner", Form::Text),
+    ("store.statements", Form::Text),
     ("store.synchronous", Form::Text),
     ("store.busy_timeout", Form::Duration),
     ("server.listen", Form::Text),

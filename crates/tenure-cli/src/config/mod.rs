@@ -121,6 +121,7 @@ impl Config {
             "store.schema" => word(self.store.schema.as_ref()?.as_str()),
             "store.connections" => Some(self.store.connections.to_string()),
             "store.planner" => word(value::planner_word(self.store.planner)),
+            "store.statements" => word(value::statements_word(self.store.statements)),
             "store.synchronous" => word(value::synchronous_word(self.store.synchronous)),
             "store.busy_timeout" => Some(duration_text(self.store.busy_timeout)),
             "server.listen" => Some(self.listen.to_string()),

@@ -3,7 +3,7 @@
 use tenure::Invalid;
 use tenure::lease::WorkerId;
 use tenure::settings::{Setting, parse_duration};
-use tenure::store::{Planner, QueueName, Synchronous};
+use tenure::store::{Planner, QueueName, Statements, Synchronous};
 use tenure::table::Identifier;
 
 use super::file::Value;
@@ -32,6 +32,11 @@ pub(super) fn set(config: &mut Config, key: &'static str, value: &Value) -> Resu
         "store.planner" => {
             config.store.planner = word(&text, &[Planner::Connection, Planner::Role], planner_word)
                 .ok_or_else(|| wrong("connection or role"))?;
+        }
+        "store.statements" => {
+            let all = [Statements::Auto, Statements::Prepared, Statements::Unnamed];
+            config.store.statements = word(&text, &all, statements_word)
+                .ok_or_else(|| wrong("auto, prepared or unnamed"))?;
         }
         "store.synchronous" => {
             let all = [Synchronous::Full, Synchronous::Normal];
@@ -86,6 +91,14 @@ pub(super) const fn planner_word(planner: Planner) -> &'static str {
     match planner {
         Planner::Connection => "connection",
         Planner::Role => "role",
+    }
+}
+
+pub(super) const fn statements_word(statements: Statements) -> &'static str {
+    match statements {
+        Statements::Auto => "auto",
+        Statements::Prepared => "prepared",
+        Statements::Unnamed => "unnamed",
     }
 }
 

@@ -23,6 +23,7 @@ mod keys;
 mod listen;
 mod manual;
 mod migrate;
+mod poolers;
 mod program;
 mod prune;
 mod queues;

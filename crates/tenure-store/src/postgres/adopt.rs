@@ -7,19 +7,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 use tenure_core::store::{Answer, OnStep, Rows, StoreError, StoreErrorKind, Tables, WhileHeld};
 use tenure_core::{
     Adds, AdoptedTable, Identifier, LeaseTable, Plan, Stage, TableFacts, TableLocation,
 };
 
+use super::PostgresStore;
 use super::error::{is_in_use, store_error};
 use super::pool::Borrow as _;
 use super::row::{get, get_timestamp, get_total};
 use super::rows::PostgresRows;
+use super::session::RunOn as _;
 use super::statements::Statement;
-use super::{PostgresStore, connect};
 use crate::adopt::ownership::{TableOwnership, as_seen, check_here, unless};
 use crate::adopt::{Kinds, VERB, adopted_of, indexed, literal, names, noted, quoted};
 use crate::render::Names;
@@ -28,8 +29,10 @@ use crate::render::Names;
 const WAIT: &str = "set local lock_timeout = '200ms'";
 /// Comment on every column that Tenure added.
 const MARKED: &str = "added by Tenure: tenure adopt --undo takes it away";
-/// Releases the advisory lock, so that the next adoption of the table can run.
-const LEAVE: &str = "select pg_advisory_unlock_all()";
+/// Begins the transaction that holds the advisory lock; it holds no snapshot between statements,
+/// so that concurrent index builds do not wait for it.
+const ENTER: &str = "begin isolation level read committed; \
+     set local idle_in_transaction_session_timeout = 0";
 /// Maximum attempts to lock a table that is in use.
 const TRIES: u32 = 150;
 /// Pause between two attempts, so that writers can proceed.
@@ -239,12 +242,11 @@ impl Tables for PostgresStore {
     fn adopt<'a>(&'a self, plan: &'a Plan, tell: OnStep<'a>) -> Answer<'a, ()> {
         Box::pin(async move {
             let script = Script::of(plan, self.schema.as_ref())?;
-            let mut conn = self.own_connection(&plan.table.name).await?;
+            let mut turn = self.take_turn(&plan.table.name).await?;
             let added = plan.missing().count();
             tell(&format!("columns: {added} to add"));
-            let adopted = script.run(&mut conn, tell).await;
-            let left = leave(conn).await;
-            adopted.and(left)
+            let adopted = script.run(&mut turn.conn, tell).await;
+            adopted.and(turn.end().await)
         })
     }
 
@@ -256,16 +258,16 @@ impl Tables for PostgresStore {
     fn undo<'a>(&'a self, adopted: &'a AdoptedTable, held: WhileHeld) -> Answer<'a, u64> {
         Box::pin(async move {
             let undo = Undo::of(adopted, self.schema.as_ref(), held)?;
-            let mut conn = self.own_connection(&adopted.table.name).await?;
-            let mut answer = undo.once(&mut conn).await;
+            let mut turn = self.take_turn(&adopted.table.name).await?;
+            let mut answer = undo.once(&mut turn.conn).await;
             for _ in 1..TRIES {
                 if !answer.as_ref().is_err_and(is_in_use) {
                     break;
                 }
                 tokio::time::sleep(PAUSE).await;
-                answer = undo.once(&mut conn).await;
+                answer = undo.once(&mut turn.conn).await;
             }
-            leave(conn).await?;
+            turn.end().await?;
             answer.map_err(|error| in_use(&error).unwrap_or_else(|| store_error(VERB, error)))
         })
     }
@@ -285,16 +287,18 @@ impl Rows for PostgresRows {
 }
 
 impl PostgresStore {
-    /// Opens a dedicated connection, since its work takes long. An advisory lock on it keeps other
-    /// processes from adopting or reverting this table meanwhile.
-    async fn own_connection(&self, table: &Identifier) -> Result<PgConnection, StoreError> {
+    /// Opens two dedicated connections, since the work takes long.
+    async fn take_turn(&self, table: &Identifier) -> Result<Turn, StoreError> {
         let failed = |e| store_error(VERB, e);
-        let options = PgConnectOptions::clone(&self.pool().connect_options());
-        let mut conn = connect(VERB, &options).await?;
+        let hosts = self.pool.hosts();
+        let mut lock = hosts.connect(VERB).await?;
+        let begun = sqlx::raw_sql(ENTER).execute(&mut lock).await;
+        begun.map_err(failed)?;
         let turn = Statement::new(TURN.1, None).query().bind(table.as_str());
-        let row = turn.fetch_one(&mut conn).await.map_err(failed)?;
+        let row = turn.row_on(&mut lock).await.map_err(failed)?;
         if get(&row, 0).map_err(failed)? {
-            return Ok(conn);
+            let conn = hosts.connect(VERB).await?;
+            return Ok(Turn { conn, lock });
         }
         let message = format!("another adoption of {table} is running");
         Err(StoreError::new(VERB, StoreErrorKind::Conflict, message)
@@ -302,14 +306,21 @@ impl PostgresStore {
     }
 }
 
-/// Releases the advisory lock explicitly, since a pooler may keep the connection open.
-async fn leave(mut conn: PgConnection) -> Result<(), StoreError> {
-    let failed = |e| store_error(VERB, e);
-    sqlx::raw_sql(LEAVE)
-        .execute(&mut conn)
-        .await
-        .map_err(failed)?;
-    conn.close().await.map_err(failed)
+/// The right to adopt or revert a table, against other processes.
+struct Turn {
+    conn: PgConnection,
+    /// Holds an advisory lock in a transaction: a pooler could give a session with a lock of its
+    /// own to another client.
+    lock: PgConnection,
+}
+
+impl Turn {
+    async fn end(mut self) -> Result<(), StoreError> {
+        let ended = sqlx::raw_sql("rollback").execute(&mut self.lock).await;
+        let closed = self.conn.close().await;
+        let closed = ended.map(drop).and(closed).and(self.lock.close().await);
+        closed.map_err(|e| store_error(VERB, e))
+    }
 }
 
 fn ownership_of(row: &PgRow) -> Result<TableOwnership, sqlx::Error> {
@@ -360,7 +371,7 @@ impl Undo {
             take.raw(&mut tx).await?;
         }
         if let Some(held) = &self.held {
-            let row = held.query().fetch_one(&mut *tx).await?;
+            let row = held.query().row_on(&mut tx).await?;
             let held = get_total(&row, 0)?;
             if held > 0 {
                 return Ok(held);
@@ -424,7 +435,7 @@ async fn fill_all(
         let (mut from, mut pages, mut unnumbered) = (0, 1, 0);
         while from < pages {
             let query = fill.query().bind(from).bind(from + PAGES);
-            let row = query.fetch_one(&mut *conn).await.map_err(failed)?;
+            let row = query.row_on(conn).await.map_err(failed)?;
             unnumbered += get::<i64>(&row, 0).map_err(failed)?;
             pages = get::<i64>(&row, 1).map_err(failed)?;
             from += PAGES;

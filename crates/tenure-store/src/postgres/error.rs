@@ -1,10 +1,15 @@
 //! Maps PostgreSQL errors to store errors. No other module examines PostgreSQL errors.
 
+use std::io::ErrorKind;
+
 use sqlx::error::DatabaseError;
 use tenure_core::LeaseTable;
 use tenure_core::store::{StoreError, StoreErrorKind};
 
 use crate::rows::changed_hint;
+
+const READ_ONLY: &str = "the database is read-only: is this a replica, is a failover going on, or \
+     is default_transaction_read_only set? `tenure doctor` says which";
 
 /// Converts an error of the driver to a store error of the operation `verb`. Only the message of a
 /// server's error is kept: its details quote the row, which holds tokens and payloads.
@@ -35,6 +40,12 @@ pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError 
             )
             .with_hint("expected postgres://user:password@host:port/database")
         }
+        sqlx::Error::Io(cause) if cause.kind() == ErrorKind::ReadOnlyFilesystem => StoreError::new(
+            verb,
+            StoreErrorKind::Unavailable,
+            "the database accepts no writes",
+        )
+        .with_hint(READ_ONLY),
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolClosed => StoreError::new(
             verb,
             StoreErrorKind::Unavailable,
@@ -103,21 +114,26 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
             Invalid,
             Some("Tenure's database role lacks a privilege: grant it"),
         ),
-        "25006" => (
-            Unavailable,
-            Some(
-                "the database is read-only: is this a replica, is a failover going on, or is \
-                 default_transaction_read_only set? `tenure doctor` says which",
-            ),
-        ),
+        "25006" => (Unavailable, Some(READ_ONLY)),
         "53100" => (Unavailable, Some("the disk of the database is full")),
         "53300" => (
             Unavailable,
             Some("the database has no connection left: lower `connections`"),
         ),
-        "08P01" => (
+        "08P01" if error.message().contains("statement pooling") => (
             Invalid,
-            Some("does a pooler refuse start-up options? `store.planner = \"role\"` avoids them"),
+            Some("Tenure needs transactions: set pool_mode = transaction in the pooler"),
+        ),
+        // Poolers report most problems of their own with this code; they pass.
+        "08P01" if is_unsupported(error) => (
+            Invalid,
+            Some("a pooler refuses `options` of the address: set them on the role instead"),
+        ),
+        "26000" | "42P05" => (
+            Unavailable,
+            Some(
+                "a pooler mixes the statements of its clients: set store.statements = \"unnamed\"",
+            ),
         ),
         code => match code.get(..2).unwrap_or_default() {
             "40" => (Conflict, None),
@@ -125,6 +141,45 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
             "08" | "53" | "55" | "57" | "58" => (Unavailable, None),
             _ => (Corrupt, None),
         },
+    }
+}
+
+/// True if a pooler does not pass a start-up parameter on.
+fn is_unsupported(error: &dyn DatabaseError) -> bool {
+    error.message().contains("unsupported startup parameter")
+}
+
+/// True if a pooler refuses the options of a connection's start.
+pub(crate) fn refuses_options(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(database) = error else {
+        return false;
+    };
+    // Amazon's proxy reports them as a feature that it does not have.
+    is_unsupported(database.as_ref()) || database.code().as_deref() == Some("0A000")
+}
+
+/// An error after which its connection is of no more use.
+pub(crate) trait EndsConnection {
+    fn ends_connection(&self) -> bool;
+}
+
+impl EndsConnection for sqlx::Error {
+    /// True if the server only reads, shuts down, or knows a statement by another name: another
+    /// connection may lead to another server.
+    fn ends_connection(&self) -> bool {
+        let Self::Database(database) = self else {
+            return matches!(self, Self::Io(_) | Self::Tls(_) | Self::Protocol(_));
+        };
+        let code = database.code();
+        let code = code.as_deref().unwrap_or_default();
+        let is_away = code.starts_with("08") || code.starts_with("57P");
+        is_away || matches!(code, "25006" | "26000" | "42P05")
+    }
+}
+
+impl EndsConnection for StoreError {
+    fn ends_connection(&self) -> bool {
+        self.is_transient()
     }
 }
 

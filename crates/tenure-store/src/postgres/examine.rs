@@ -30,15 +30,19 @@ impl Examine for PostgresStore {
                 let mut lent = self.pool.borrow().await?;
                 let before = SystemClock.now();
                 let query = self.statements().examine.query();
-                let answer = query.fetch_one(lent.connection()).await;
+                let answer = self.pool.run(query, lent.connection()).await;
                 let after = SystemClock.now();
+                let statements = self.pool.finding(lent.connection());
                 lent.give_back(&answer);
-                ServerFacts::read(&answer?, before, after)
+                let rows = answer?;
+                let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+                Ok((ServerFacts::read(row, before, after)?, statements))
             };
-            let server = looked
-                .await
-                .map_err(|error| store_error("examine", error))?;
-            Ok(server.findings(self.connections))
+            let looked = looked.await;
+            let (server, statements) = looked.map_err(|error| store_error("examine", error))?;
+            let mut findings = server.findings(self.connections);
+            findings.extend(statements);
+            Ok(findings)
         })
     }
 }

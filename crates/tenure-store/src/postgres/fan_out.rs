@@ -22,9 +22,9 @@ use super::PostgresStore;
 use super::claim::bind_no_claim;
 use super::error::store_error;
 use super::pool::Borrow as _;
-use super::prune::BEGIN;
 use super::queue::Sql;
 use super::row::{get, moment};
+use super::session::RunOn as _;
 use super::settle::{SettleEffect, whole_and_done};
 
 /// Maximum deliveries per statement.
@@ -133,7 +133,10 @@ impl PostgresStore {
         pending: PendingDeliveries,
     ) -> Result<SettleEffect, StoreError> {
         let failed = |error| store_error("settle", error);
-        let mut tx = conn.begin_with(BEGIN).await.map_err(failed)?;
+        let mut tx = conn
+            .begin_with(self.pool.begin_text())
+            .await
+            .map_err(failed)?;
         let ended = self.end_holds(&mut tx, settle).await.map_err(failed)?;
         if !settle.calls.is_empty() {
             let calls = superseded(&settle.calls, &ended);
@@ -143,7 +146,7 @@ impl PostgresStore {
             let is_there = matches!(calls, Cow::Borrowed(_)) && calls.iter().all(is_ended);
             let query = self.webhook().record_calls.query();
             let query = super::webhooks::bind_calls(query, &calls, settle.now).bind(is_there);
-            query.execute(&mut *tx).await.map_err(failed)?;
+            query.rows_on(&mut tx).await.map_err(failed)?;
         }
         if !settle.fan_out.is_empty() {
             self.write_deliveries(&mut tx, settle, pending).await?;
@@ -165,7 +168,7 @@ impl PostgresStore {
                 .bind(settle.token.expose())
                 .bind(ids)
                 .bind(None::<i64>);
-            let rows = bind_no_claim(query).fetch_all(&mut *conn).await?;
+            let rows = bind_no_claim(query).rows_on(conn).await?;
             if let Some(ended) = SettleEffect::whole(&rows)? {
                 return Ok(ended);
             }
@@ -175,7 +178,7 @@ impl PostgresStore {
         }
         let query = self.statements().settle.query();
         let query = super::settle::bind_settle(query, settle, None);
-        SettleEffect::each(&query.fetch_all(conn).await?)
+        SettleEffect::each(&query.rows_on(conn).await?)
     }
 
     async fn write_deliveries(
@@ -194,7 +197,7 @@ impl PostgresStore {
                 return Ok(());
             }
             let query = self.webhook().subscriptions.query();
-            let rows = query.fetch_all(&mut *conn).await.map_err(failed)?;
+            let rows = query.rows_on(conn).await.map_err(failed)?;
             pending = self.remember(&rows)?.pending(&settle.fan_out);
         }
         let problem = "the endpoints were changed at the same time, again and again";
@@ -217,7 +220,7 @@ impl PostgresStore {
         for part in parts {
             let query = self.webhook().fan_out.query();
             let query = bind_deliveries(query, settle, pending.rules, part);
-            if !get::<bool>(&query.fetch_one(&mut *conn).await?, 0)? {
+            if !get::<bool>(&query.row_on(conn).await?, 0)? {
                 return Ok(false);
             }
         }

@@ -9,8 +9,10 @@ use tenure_core::{Encoding, Event, ItemId, Priority, QueueName, StoredEvent};
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::directory::Directory;
 use super::error::store_error;
 use super::row::{Moment, get};
+use super::session::RunOn as _;
 use crate::enqueue_statement::{self, EnqueueStatement};
 use crate::headers::{read_headers, stored_headers};
 use crate::lane::{Lane, lane};
@@ -20,12 +22,18 @@ use crate::messages::unknown_queue;
 impl Intake for PostgresStore {
     fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
         Box::pin(async move {
+            let mut directory = self.directory();
+            if needs_reload(&directory, events) {
+                directory = self.reload_directory("enqueue").await?;
+            }
+            let batch = Batch::of(&directory, events)?;
             let lent = self.pool.borrow().await;
             let mut lent = lent.map_err(|error| store_error("enqueue", error))?;
-            let answer = match self.batch(lent.connection(), events).await {
-                Ok(batch) if batch.strict.is_empty() => self.write(lent.connection(), batch).await,
-                Ok(batch) => self.write_strict(lent.connection(), batch).await,
-                Err(error) => Err(error),
+            let conn = lent.connection();
+            let answer = if batch.strict.is_empty() && !self.pool.needs_transaction(conn) {
+                self.write(conn, batch).await
+            } else {
+                self.write_alone(conn, batch).await
             };
             lent.give_back(&answer);
             answer
@@ -64,7 +72,13 @@ impl PostgresStore {
         conn: &mut PgConnection,
         events: &[Event],
     ) -> Result<Vec<Enqueued>, StoreError> {
-        let batch = self.batch(conn, events).await?;
+        self.meet("enqueue", conn).await?;
+        let mut directory = self.directory();
+        if needs_reload(&directory, events) {
+            let queues = self.statements().queues.query().rows_on(conn).await;
+            directory = self.replace_directory("enqueue", queues)?;
+        }
+        let batch = Batch::of(&directory, events)?;
         self.write(conn, batch).await
     }
 
@@ -73,45 +87,25 @@ impl PostgresStore {
     /// # Errors
     /// The database returns an error.
     pub async fn written_on(&self, conn: &mut PgConnection) -> Result<Vec<Event>, StoreError> {
-        let rows = self.statements().written_here.query().fetch_all(conn).await;
+        self.meet("enqueued", conn).await?;
+        let rows = self.statements().written_here.query().rows_on(conn).await;
         let rows = rows.map_err(|error| store_error("enqueued", error))?;
         let events: Result<Vec<_>, _> = rows.iter().map(written).collect();
         events.map_err(|error| store_error("enqueued", error))
     }
 
-    /// Builds the statement's parameters, or the error of the first invalid event.
-    async fn batch(&self, conn: &mut PgConnection, events: &[Event]) -> Result<Batch, StoreError> {
-        let mut directory = self.directory();
-        let is_known = |event: &Event| directory.number(event.queue()).is_some();
-        if directory.is_old() || !events.iter().all(is_known) {
-            let queues = self.statements().queues.query().fetch_all(conn).await;
-            directory = self.replace_directory("enqueue", queues)?;
-        }
-        let mut batch = Batch::default();
-        let mut keys = BTreeSet::new();
-        for event in events {
-            let number = directory.number_for(event.queue(), event.topic());
-            let number = number.ok_or_else(|| unknown_queue("enqueue", event.queue()))?;
-            let key = event.dedupe().map(str::to_owned);
-            if key.as_ref().is_some_and(|key| !keys.insert(key.clone())) {
-                batch
-                    .entries
-                    .push(BatchEntry::Repeat(key.unwrap_or_default()));
-                continue;
-            }
-            batch.push(event, lane(number, event.priority()), key);
-        }
-        Ok(batch)
-    }
-
-    /// Writes in its own transaction: the locks of strict keys must be held until commit.
-    async fn write_strict(
+    /// Writes in its own transaction: the locks of strict keys must be held until commit, and
+    /// statements without a name need one.
+    async fn write_alone(
         &self,
         conn: &mut PgConnection,
         batch: Batch,
     ) -> Result<Vec<Enqueued>, StoreError> {
         let failed = |error| store_error("enqueue", error);
-        let mut tx = conn.begin().await.map_err(failed)?;
+        let mut tx = conn
+            .begin_with(self.pool.begin_text())
+            .await
+            .map_err(failed)?;
         let answers = self.write(&mut tx, batch).await?;
         tx.commit().await.map_err(failed)?;
         Ok(answers)
@@ -126,7 +120,7 @@ impl PostgresStore {
             // Lock in a separate statement before ids are drawn, so that waiting producers draw
             // higher ids.
             let query = self.statements().enqueue_strict.query();
-            let waited = query.bind(&batch.strict).execute(&mut *conn).await;
+            let waited = query.bind(&batch.strict).rows_on(conn).await;
             waited.map_err(|error| store_error("enqueue", error))?;
         }
         let is_unique = batch.keys.iter().any(Option::is_some);
@@ -152,13 +146,19 @@ impl PostgresStore {
             query
         };
         let rows = query
-            .fetch_all(conn)
+            .rows_on(conn)
             .await
             .map_err(|error| store_error("enqueue", error))?;
         batch
             .answers(&rows, is_unique)
             .map_err(|error| store_error("enqueue", error))
     }
+}
+
+/// Returns true if a queue is unknown, or topics may have become separate.
+fn needs_reload(directory: &Directory, events: &[Event]) -> bool {
+    let mut events = events.iter();
+    directory.is_old() || events.any(|event| directory.number(event.queue()).is_none())
 }
 
 fn written(row: &PgRow) -> Result<Event, sqlx::Error> {
@@ -204,6 +204,25 @@ struct Batch {
 }
 
 impl Batch {
+    /// Builds the statement's parameters, or the error of the first invalid event.
+    fn of(directory: &Directory, events: &[Event]) -> Result<Self, StoreError> {
+        let mut batch = Self::default();
+        let mut keys = BTreeSet::new();
+        for event in events {
+            let number = directory.number_for(event.queue(), event.topic());
+            let number = number.ok_or_else(|| unknown_queue("enqueue", event.queue()))?;
+            let key = event.dedupe().map(str::to_owned);
+            if key.as_ref().is_some_and(|key| !keys.insert(key.clone())) {
+                batch
+                    .entries
+                    .push(BatchEntry::Repeat(key.unwrap_or_default()));
+                continue;
+            }
+            batch.push(event, lane(number, event.priority()), key);
+        }
+        Ok(batch)
+    }
+
     fn push(&mut self, event: &Event, lane: Lane, key: Option<String>) {
         let event_id = event.event_id().unwrap_or_else(Uuid::now_v7);
         self.entries.push(BatchEntry::Event {

@@ -13,8 +13,8 @@ use tenure_core::{Guarded, ItemId, Record, Refusal, Timestamp};
 use super::PostgresStore;
 use super::error::store_error;
 use super::operate::{BURY_PAUSE, BURY_TRIES, BuryScope};
-use super::prune::BEGIN;
 use super::row::{get, get_moment, get_timestamp, get_total, moment};
+use super::session::RunOn as _;
 use crate::error_text::{CHARACTERS_MAX, error_text};
 use crate::limits::micros;
 use crate::page::page_limit;
@@ -71,11 +71,11 @@ impl PostgresStore {
     /// Locks the key, then pauses it, in two statements: the second must see a head that was
     /// created before the lock was acquired.
     async fn begin_pause(&self, conn: &mut PgConnection, key: &str) -> Result<(), sqlx::Error> {
-        let mut tx = conn.begin_with(BEGIN).await?;
+        let mut tx = conn.begin_with(self.pool.begin_text()).await?;
         let statements = self.statements();
         for statement in [&statements.lock_key, &statements.pause_key] {
             let query = statement.query().bind(moment(None)).bind(key);
-            query.execute(&mut *tx).await?;
+            query.rows_on(&mut tx).await?;
         }
         tx.commit().await
     }

@@ -4,8 +4,11 @@
 use sqlx::{Connection, PgConnection};
 use tenure_core::Identifier;
 use tenure_core::store::{Finding, StoreError, StoreErrorKind};
+use tokio::time::timeout;
 
+use super::CONNECTION_TIMEOUT;
 use super::error::{is_missing, store_error};
+use super::session::RunOn as _;
 use super::statements::Statement;
 use crate::open::Migrated;
 
@@ -59,7 +62,9 @@ async fn run(
     migrations: &[Migration],
 ) -> Result<Option<Migrated>, sqlx::Error> {
     let to = i32::try_from(migrations.len()).unwrap_or(i32::MAX);
-    if is_current(conn, schema, to).await? {
+    // A migration may take long, but not the look before it.
+    let look = timeout(CONNECTION_TIMEOUT, is_current(conn, schema, to)).await;
+    if look.unwrap_or(Err(sqlx::Error::PoolTimedOut))? {
         let version = unsigned(to);
         return Ok(Some(Migrated {
             from: version,
@@ -81,7 +86,7 @@ async fn run(
             sqlx::raw_sql(*text).execute(&mut *tx).await?;
         }
         let note = sqlx::query("insert into tenure_migrations (version) values ($1)");
-        note.bind::<i32>(number).execute(&mut *tx).await?;
+        note.bind::<i32>(number).rows_on(&mut tx).await?;
     }
     tx.commit().await?;
     Ok(Some(Migrated {
@@ -103,7 +108,7 @@ async fn is_current(
         Err(error) if is_missing(&error) => return Ok(false),
         Err(error) => return Err(error),
     }
-    let row = sqlx::query(READ_ONLY).fetch_one(conn).await?;
+    let row = sqlx::raw_sql(READ_ONLY).fetch_one(conn).await?;
     let read_only: String = super::row::get(&row, 0)?;
     Ok(read_only == "off")
 }
@@ -121,7 +126,7 @@ pub(crate) async fn version(
     schema: Option<&Identifier>,
 ) -> Result<i32, sqlx::Error> {
     let text = "select coalesce(max(version), 0) from tenure_migrations";
-    let row = Statement::new(text, schema).query().fetch_one(conn).await?;
+    let row = Statement::new(text, schema).query().row_on(conn).await?;
     super::row::get(&row, 0)
 }
 

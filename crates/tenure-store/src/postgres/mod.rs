@@ -13,6 +13,7 @@ mod directory;
 pub(crate) mod error;
 mod examine;
 mod fan_out;
+mod hosts;
 mod intake;
 mod jobs;
 mod keys;
@@ -26,6 +27,7 @@ mod queue;
 mod replays;
 pub(crate) mod row;
 mod rows;
+mod session;
 mod set_aside;
 mod settle;
 mod sources;
@@ -34,13 +36,12 @@ mod table_facts;
 mod webhooks;
 mod work_lease;
 
-use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
-use sqlx::{ConnectOptions, PgConnection, PgPool};
-use tenure_core::store::StoreError;
+use sqlx::postgres::{PgPoolOptions, PgRow};
+use sqlx::{PgConnection, PgPool};
+use tenure_core::store::{StoreError, StoreErrorKind};
 use tenure_core::{Identifier, QueueName, TopicSet};
 
 pub use self::migrate::migration_sql;
@@ -50,9 +51,11 @@ use self::cursor::Cursors;
 use self::directory::Directory;
 use self::error::store_error;
 use self::fan_out::Subscriptions;
+use self::hosts::Hosts;
 use self::jobs::JobStore;
 use self::pool::{Borrow as _, Pool};
 use self::promote::Promotion;
+use self::session::{Sessions, share_a_session};
 use self::statements::{QueueStatements, WebhookStatements, WorkLeaseStatements};
 use crate::config::{Planner, StoreConfig};
 use crate::lane::Lane;
@@ -96,6 +99,8 @@ const PLANNER: [(&str, &str); 4] = [
 #[derive(Debug)]
 pub struct PostgresStore {
     pool: Pool,
+    /// Sessions of the connections on which callers enqueue.
+    callers: Arc<Sessions>,
     /// Maximum connections of a process.
     connections: u32,
     schema: Option<Identifier>,
@@ -117,16 +122,19 @@ impl PostgresStore {
     /// The address is not valid, the database cannot be reached, or its tables are missing, older
     /// or newer.
     pub async fn open(url: &str, config: &StoreConfig) -> Result<Self, StoreError> {
-        let options = connect_options(url, config)?;
+        let hosts = Arc::new(Hosts::parse(url, config)?);
         let own = config.connections.saturating_sub(config.companion);
-        let pool = Pool::own(pool_options(own).connect_lazy_with(options.clone()));
-        first_connection(&pool, &options).await?;
+        let pool = Pool::own(Arc::clone(&hosts), pool_options(own));
+        first_connection(&pool, &hosts).await?;
+        if hosts.sessions.is_doubtful() {
+            vouch(&hosts).await?;
+        }
         Self::checked(pool, config).await
     }
 
-    /// Uses this pool and all of its connections; only the schema of the configuration applies. The
-    /// planner settings are those of the pool's connections: the statements are correct with any,
-    /// and fastest with those of [`Planner::Connection`].
+    /// Uses this pool and all of its connections; only the schema and the names of statements of
+    /// the configuration apply. The planner settings are those of the pool's connections: the
+    /// statements are correct with any, and fastest with those of [`Planner::Connection`].
     ///
     /// # Errors
     /// Same as [`PostgresStore::open`].
@@ -135,7 +143,8 @@ impl PostgresStore {
             connections: pool.options().get_max_connections(),
             ..config.clone()
         };
-        Self::checked(pool.into(), &config).await
+        let pool = Pool::of_application(pool, config.statements);
+        Self::checked(pool, &config).await
     }
 
     /// Checks the tables and loads the queues.
@@ -146,6 +155,7 @@ impl PostgresStore {
         let store = Self {
             jobs: JobStore::new(&pool, config.schema.as_ref())?,
             pool,
+            callers: Arc::new(Sessions::of_application(Planner::Role, config.statements)),
             connections: config.connections,
             schema: config.schema.clone(),
             statements: QueueStatements::new(config.schema.as_ref(), &as_written),
@@ -157,7 +167,7 @@ impl PostgresStore {
             promotion: Promotion::default(),
         };
         let queues = store.statements.queues.query();
-        let queues = queues.fetch_all(lent.connection()).await;
+        let queues = store.pool.run(queues, lent.connection()).await;
         lent.give_back(&queues);
         store.replace_directory("open", queues)?;
         Ok(store)
@@ -168,16 +178,15 @@ impl PostgresStore {
     /// maintenance task on another runtime.
     #[must_use]
     pub fn companion(&self, connections: u32) -> Self {
-        let options = PgConnectOptions::clone(&self.pool().connect_options());
-        let pool = pool_options(connections)
+        let options = pool_options(connections)
             .idle_timeout(None)
-            .max_lifetime(None)
-            .connect_lazy_with(options);
-        let pool = Pool::own(pool);
+            .max_lifetime(None);
+        let pool = Pool::own(self.pool.hosts(), options);
         Self {
             connections,
             jobs: self.jobs.through(&pool),
             pool,
+            callers: Arc::clone(&self.callers),
             schema: self.schema.clone(),
             statements: QueueStatements::new(self.schema.as_ref(), &as_written),
             work_lease: WorkLeaseStatements::new(self.schema.as_ref(), &as_written),
@@ -194,8 +203,7 @@ impl PostgresStore {
     /// # Errors
     /// Same as [`PostgresStore::open`]; also when the role may not create tables.
     pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
-        let options = connect_options(url, config)?;
-        let mut conn = connect("migrate", &options).await?;
+        let mut conn = Hosts::parse(url, config)?.connect("migrate").await?;
         migrate::migrate(&mut conn, config.schema.as_ref()).await
     }
 
@@ -226,6 +234,12 @@ impl PostgresStore {
     /// The connection pool of this store.
     pub fn pool(&self) -> &PgPool {
         self.pool.sqlx()
+    }
+
+    /// Prepares a connection of the caller for a statement.
+    async fn meet(&self, verb: &'static str, conn: &mut PgConnection) -> Result<(), StoreError> {
+        let met = self.callers.meet(conn).await;
+        met.map_err(|error| store_error(verb, error))
     }
 
     fn statements(&self) -> &QueueStatements {
@@ -325,12 +339,12 @@ fn pool_options(connections: u32) -> PgPoolOptions {
 
 /// Opens the first connection of a pool. sqlx's pool tries again until its timeout if the server
 /// refuses connections; a direct attempt reports that refusal after [`REFUSAL_TIME`].
-async fn first_connection(pool: &Pool, options: &PgConnectOptions) -> Result<(), StoreError> {
+async fn first_connection(pool: &Pool, hosts: &Hosts) -> Result<(), StoreError> {
     let mut first = Box::pin(pool.borrow());
     let lent = tokio::select! {
         lent = &mut first => lent,
         () = tokio::time::sleep(REFUSAL_TIME) => {
-            Box::pin(connect("open", options)).await?;
+            Box::pin(hosts.connect("open")).await?;
             first.await
         }
     };
@@ -339,22 +353,20 @@ async fn first_connection(pool: &Pool, options: &PgConnectOptions) -> Result<(),
     Ok(())
 }
 
-/// Connects within [`CONNECTION_TIMEOUT`].
-async fn connect(
-    verb: &'static str,
-    options: &PgConnectOptions,
-) -> Result<PgConnection, StoreError> {
-    match tokio::time::timeout(CONNECTION_TIMEOUT, options.connect()).await {
-        Ok(connected) => connected.map_err(|error| store_error(verb, error)),
-        Err(_) => Err(store_error(verb, sqlx::Error::PoolTimedOut)),
+/// Refuses named statements, which were asked for, on sessions that a pooler shares.
+async fn vouch(hosts: &Hosts) -> Result<(), StoreError> {
+    let mut one = hosts.connect("open").await?;
+    let mut other = hosts.connect("open").await?;
+    let is_shared = share_a_session(&mut one, &mut other).await;
+    if !is_shared.map_err(|error| store_error("open", error))? {
+        hosts.sessions.vouch();
+        return Ok(());
     }
-}
-
-fn connect_options(url: &str, config: &StoreConfig) -> Result<PgConnectOptions, StoreError> {
-    let options = PgConnectOptions::from_str(url).map_err(|error| store_error("open", error))?;
-    let options = options.application_name("tenure");
-    Ok(match config.planner {
-        Planner::Role => options,
-        Planner::Connection => options.options(PLANNER),
-    })
+    let message = "the pooler shares its sessions and does not keep prepared statements apart";
+    Err(
+        StoreError::new("open", StoreErrorKind::Invalid, message).with_hint(
+            "leave out store.statements = \"prepared\", or let the pooler keep them: \
+             max_prepared_statements of PgBouncer 1.21 and later",
+        ),
+    )
 }

@@ -10,13 +10,10 @@ use super::PostgresStore;
 use super::error::store_error;
 use super::queue::Sql;
 use super::row::{get, get_total, moment};
+use super::session::RunOn as _;
 use crate::cluster::WORKERS_KEPT;
 use crate::jobs::PRUNED_MAX as JOBS;
 use crate::limits::micros;
-
-/// Explicit isolation level, independent of the database's default: the second statement must see
-/// everything that was committed before the first one got its locks.
-pub(crate) const BEGIN: &str = "begin isolation level read committed";
 
 /// Retention of an idle key; long enough that a busy key's row is not recreated all the time.
 const KEYS_KEPT: Duration = Duration::from_hours(1);
@@ -38,30 +35,30 @@ impl Pruner for PostgresStore {
 
 impl PostgresStore {
     async fn round(&self, conn: &mut PgConnection, prune: &Prune) -> Result<Pruned, sqlx::Error> {
-        let mut tx = conn.begin_with(BEGIN).await?;
+        let mut tx = conn.begin_with(self.pool.begin_text()).await?;
         let choose = bind(self.statements().prune_choose.query(), prune);
-        let chosen = choose.fetch_one(&mut *tx).await?;
+        let chosen = choose.row_on(&mut tx).await?;
         let delete = bind(self.statements().prune.query(), prune)
             .bind(get::<Option<Vec<i64>>>(&chosen, 0)?)
             .bind(get::<Option<Vec<String>>>(&chosen, 1)?)
             .bind(get::<Option<Vec<i64>>>(&chosen, 3)?);
-        let deleted = delete.fetch_one(&mut *tx).await?;
+        let deleted = delete.row_on(&mut tx).await?;
         let keys = self.statements().prune_keys.query();
         let keys = keys
             .bind(moment(prune.now))
             .bind(micros(KEYS_KEPT))
             .bind(i64::from(prune.limit));
-        keys.execute(&mut *tx).await?;
+        keys.rows_on(&mut tx).await?;
         let workers = self.statements().prune_workers.query();
         let workers = workers.bind(moment(prune.now)).bind(micros(WORKERS_KEPT));
-        workers.execute(&mut *tx).await?;
+        workers.rows_on(&mut tx).await?;
         let jobs = self.jobs.statements().prune.query();
         let jobs = jobs
             .bind(moment(prune.now))
             .bind(micros(prune.done))
             .bind(micros(prune.dead))
             .bind(i64::from(prune.limit.min(JOBS)));
-        let jobs = jobs.fetch_one(&mut *tx).await?;
+        let jobs = jobs.row_on(&mut tx).await?;
         tx.commit().await?;
         let (completed, failed) = (get_total(&jobs, 0)?, get_total(&jobs, 1)?);
         let (done, dead) = (get_total(&deleted, 0)?, get_total(&deleted, 1)?);

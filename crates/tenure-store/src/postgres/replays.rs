@@ -12,8 +12,8 @@ use tenure_core::{Guarded, ItemId, QueueName, Refusal, State, Timestamp};
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::prune::BEGIN;
 use super::row::{get, get_moment, get_timestamp, get_total, moment, unreadable};
+use super::session::RunOn as _;
 use crate::limits::micros;
 use crate::replay_step::{Progress, WALK, stepped};
 
@@ -108,10 +108,10 @@ impl PostgresStore {
         step: &StepReplay,
     ) -> Result<Stepped, sqlx::Error> {
         // Read committed, independent of the database's default: the replay must see current rows.
-        let mut tx = conn.begin_with(BEGIN).await?;
+        let mut tx = conn.begin_with(self.pool.begin_text()).await?;
         let next = self.statements().next_replay.query();
         let next = next.bind(moment(step.now)).bind(step.only.map(number));
-        let row = next.fetch_one(&mut *tx).await?;
+        let row = next.row_on(&mut tx).await?;
         let others = get::<Option<i64>>(&row, 12)?;
         let others = others.map(|us| Duration::from_micros(u64::try_from(us).unwrap_or(0)));
         if get::<Option<i64>>(&row, 0)?.is_none() {
@@ -127,7 +127,7 @@ impl PostgresStore {
         let numbers: Vec<i64> = found.iter().map(|id| id.number()).collect();
         let replay = self.statements().replay.query();
         let replay = replay.bind(moment(step.now)).bind(numbers);
-        let replayed = replay.fetch_all(&mut *tx).await?.len();
+        let replayed = replay.rows_on(&mut tx).await?.len();
         let progress = Progress::new(&before, (&found, size), bound, replayed);
         let moved = self.statements().move_replay.query();
         let moved = moved
@@ -138,7 +138,7 @@ impl PostgresStore {
             .bind(i64::from(progress.refused))
             .bind(micros(progress.wait))
             .bind(progress.is_all);
-        let after = operation(&moved.fetch_one(&mut *tx).await?)?;
+        let after = operation(&moved.row_on(&mut tx).await?)?;
         tx.commit().await?;
         Ok(stepped(after, progress.wait, others))
     }
@@ -171,7 +171,7 @@ impl PostgresStore {
             .bind(moment(filter.until))
             .bind(endpoint)
             .bind(source.map(ItemId::number));
-        let row = query.fetch_one(conn).await?;
+        let row = query.row_on(conn).await?;
         let ids: Vec<i64> = get(&row, 0)?;
         let ids = ids.into_iter().map(ItemId::new).collect();
         Ok((ids, ItemId::new(get(&row, 1)?)))

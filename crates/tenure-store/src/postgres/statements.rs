@@ -33,9 +33,10 @@ impl Statement {
     }
 
     /// Returns a query to bind parameters to. Its text is safe for the driver: it contains only
-    /// bundled files and checked, quoted names.
+    /// bundled files and checked, quoted names. It has no name unless the code that runs it finds
+    /// that names are safe on its connection.
     pub(crate) fn query<'q>(&self) -> Query<'q, Postgres, PgArguments> {
-        sqlx::query(AssertSqlSafe(Arc::clone(&self.0)))
+        sqlx::query(AssertSqlSafe(Arc::clone(&self.0))).persistent(false)
     }
 
     /// Runs a script of several statements without parameters.

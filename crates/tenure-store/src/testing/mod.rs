@@ -1,5 +1,8 @@
-//! Temporary PostgreSQL servers and databases, and SQLite files, for the tests of all crates.
+//! Temporary PostgreSQL servers, poolers and databases, and SQLite files, for the tests of all
+//! crates.
 
+#[cfg(feature = "postgres")]
+mod pooler;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
@@ -9,6 +12,8 @@ mod sqlite;
 
 pub use tenure_core::testing::Extent;
 
+#[cfg(feature = "postgres")]
+pub use pooler::{PoolMode, Pooler};
 #[cfg(feature = "postgres")]
 pub use postgres::{Database, Server, migrated, postgres};
 #[cfg(feature = "sqlite")]

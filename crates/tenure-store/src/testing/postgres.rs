@@ -194,6 +194,29 @@ impl Server {
         Self::start_with("off").await
     }
 
+    /// Starts a replica of this server, which follows it.
+    ///
+    /// # Panics
+    ///
+    /// The server is down, or the replica does not start.
+    pub async fn replica(&self) -> Self {
+        Self::start_from("off", Some(self.port)).await
+    }
+
+    /// Makes this replica a primary; returns when it accepts writes.
+    ///
+    /// # Panics
+    ///
+    /// It is not a replica.
+    pub async fn promote(&self) {
+        self.ask("promote".to_owned()).await;
+    }
+
+    /// The port of this server on the loopback address.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// URL of its database `postgres`, as superuser.
     pub fn url(&self) -> &str {
         &self.url
@@ -229,8 +252,13 @@ impl Server {
     }
 
     async fn start_with(fsync: &'static str) -> Self {
+        Self::start_from(fsync, None).await
+    }
+
+    async fn start_from(fsync: &'static str, primary: Option<u16>) -> Self {
+        let primary = primary.map_or_else(String::new, |port| port.to_string());
         let started = task::spawn_blocking(move || {
-            let mut supervisor = Supervisor::spawn(fsync)?;
+            let mut supervisor = Supervisor::spawn(SUPERVISE, &[fsync, &primary])?;
             // Try a second port if another process has taken the first one meanwhile.
             let mut start = || {
                 let port = free_port();
@@ -269,29 +297,32 @@ impl Server {
     clippy::panic,
     reason = "a test that has no server must fail, and say why"
 )]
-fn refuse(why: &str) -> ! {
-    panic!("the throw-away PostgreSQL server {why}")
+pub(super) fn refuse(why: &str) -> ! {
+    panic!("the throw-away PostgreSQL server or pooler {why}")
 }
 
 /// Returns a port that was free a moment ago.
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0))
         .and_then(|listener| listener.local_addr())
         .expect("the loopback address has a free port")
         .port()
 }
 
-/// The shell that runs `supervise.sh`; when `commands` closes, it stops the server and exits.
-struct Supervisor {
+/// The shell that runs `supervise.sh` or `pool.sh`; when `commands` closes, it stops the server and
+/// exits.
+pub(super) struct Supervisor {
     shell: Child,
     commands: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
 impl Supervisor {
-    fn spawn(fsync: &str) -> Result<Self, String> {
+    /// Runs a script, which gets its own text and `arguments`, until its first answer.
+    pub(super) fn spawn(script: &str, arguments: &[&str]) -> Result<Self, String> {
         let mut shell = Command::new("sh")
-            .args(["-c", SUPERVISE, "tenure-postgres", SUPERVISE, fsync])
+            .args(["-c", script, "tenure-postgres", script])
+            .args(arguments)
             // Ctrl-C at the terminal must reach only the test; otherwise the supervisor could not
             // clean up.
             .process_group(0)

@@ -2,9 +2,10 @@
 # That process writes commands, one per line, and reads one line of answer for each:
 #   start PORT   starts the server and waits until it accepts connections
 #   kill         ends the postmaster with SIGKILL and waits until it is gone
+#   promote      makes a replica the primary and waits until it accepts writes
 # When stdin ends, for whatever reason, this script stops the server and removes its directory: a
 # server never outlives the test that started it, even a test killed with SIGKILL.
-# Arguments: this text, `on` or `off` for fsync.
+# Arguments: this text, `on` or `off` for fsync, for a replica the port of its primary.
 
 fail() {
     echo "failed: $*"
@@ -51,7 +52,8 @@ alive() {
 
 # Checks the pid as well: a killed server leaves its file behind, which also says ready.
 ready() {
-    [ "$(sed -n 1p "$db/postmaster.pid" 2>/dev/null)" = "$pid" ] && grep -q '^ready' "$db/postmaster.pid"
+    [ "$(sed -n 1p "$db/postmaster.pid" 2>/dev/null)" = "$pid" ] &&
+        grep -q -e '^ready' -e '^standby' "$db/postmaster.pid"
 }
 
 # Prints the last lines of the log as one line of answer.
@@ -86,7 +88,11 @@ end() {
     pid=
 }
 
-initdb -D "$db" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$log" 2>&1 || {
+if [ -n "$3" ]; then
+    pg_basebackup -D "$db" -h 127.0.0.1 -p "$3" -U postgres -R -c fast --no-sync >"$log" 2>&1
+else
+    initdb -D "$db" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$log" 2>&1
+fi || {
     words=$(last_words)
     rm -rf "$dir"
     fail "initdb: $words"
@@ -99,6 +105,7 @@ while read -r verb port; do
     case $verb in
     start) if start "$port"; then echo "started $pid"; else echo "failed: $(last_words)"; fi ;;
     kill) if alive; then end KILL; echo "killed"; else echo "failed: it is not running"; fi ;;
+    promote) if pg_ctl -D "$db" -w promote >>"$log"; then echo "promoted"; else echo "failed: $(last_words)"; fi ;;
     *) echo "failed: unknown command $verb" ;;
     esac
 done

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tenure_core::store::Queues as _;
+use tenure_core::Event;
+use tenure_core::store::{Intake as _, Queues as _};
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::{Opened, open, testing};
@@ -60,6 +61,23 @@ async fn a_store_on_the_pool_of_an_application_returns_every_connection() {
         let all = [pool.acquire().await.unwrap(), pool.acquire().await.unwrap()];
         drop(all);
     }
+}
+
+/// After a failover the connections to the old primary may still answer, but only read.
+#[tokio::test]
+async fn after_a_refused_write_the_store_connects_anew() {
+    let database = testing::migrated().await;
+    let config = StoreConfig {
+        connections: 1,
+        ..StoreConfig::default()
+    };
+    let store = PostgresStore::open(&database.url, &config).await.unwrap();
+    let only_reads = sqlx::raw_sql("set default_transaction_read_only = on");
+    only_reads.execute(store.pool()).await.unwrap();
+    let event = [Event::new("a", &1).unwrap()];
+    let error = store.enqueue(&event).await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    store.enqueue(&event).await.unwrap();
 }
 
 /// A store may outlive the runtime that it was used on.

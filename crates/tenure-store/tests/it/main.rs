@@ -26,6 +26,7 @@ mod pending_deliveries;
 mod place;
 mod plans;
 mod planted;
+mod poolers;
 mod producer;
 mod pruners;
 mod races;

@@ -36,6 +36,13 @@ async fn killed_and_paused_workers_and_a_killed_postgres_lose_nothing() {
     stormed(world, "PostgreSQL", Schedule::from_environment()).await;
 }
 
+/// Proves: S4-051, S4-053, S4-054, S4-056
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_workers_and_a_killed_postgres_behind_a_pooler_lose_nothing() {
+    let world = World::pooled().await;
+    stormed(world, "PgBouncer", Schedule::from_environment()).await;
+}
+
 /// Proves: S1-023, S1-025, S2-024, S2-040, S2-041, S2-044, S2-061
 /// Proves: S3-001, S3-007, S4-051, S4-053, S4-054, S4-057, S4-058
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure::ItemId;
 use tenure_nemesis::{About, Crew, Loss};
-use tenure_store::testing::Server;
+use tenure_store::testing::{PoolMode, Pooler, Server};
 
 use crate::program::{self, Place};
 
@@ -72,6 +72,7 @@ const RECEIVE: &str = r#"receive() {
 pub(super) struct World {
     pub(super) place: Place,
     pub(super) crew: Crew,
+    _pooler: Option<Pooler>,
 }
 
 impl World {
@@ -90,6 +91,23 @@ impl World {
         let mut world = Self::new(program::on(server.database().await));
         world.crew = world.crew.server(server);
         world
+    }
+
+    /// Creates a world like [`World::postgres`] behind a pooler with fewer server connections than
+    /// the workers have.
+    pub(super) async fn pooled() -> Self {
+        let server = Server::start().await;
+        let mut place = program::on(server.database().await);
+        // The pooler tries again soon after the server is back.
+        let settings = "default_pool_size = 6\nserver_login_retry = 1";
+        let pooler = Pooler::start(&place.url, PoolMode::Transaction, settings).await;
+        place.url = pooler.url(&place.url);
+        let world = Self::new(place);
+        Self {
+            place: world.place,
+            crew: world.crew.server(server),
+            _pooler: Some(pooler),
+        }
     }
 
     /// Creates a world on the PostgreSQL server that all tests share and that is never killed.
@@ -115,6 +133,7 @@ impl World {
         Self {
             crew: Crew::new(place.path(""), start, ready),
             place,
+            _pooler: None,
         }
     }
 

@@ -55,7 +55,19 @@ const ONE_SIDED: &[(&str, &str)] = &[
     ),
     (
         "adopt/turn.sql",
-        "PostgreSQL has a lock that lasts until its connection ends; SQLite has none",
+        "PostgreSQL has a lock that lasts until its transaction ends; SQLite has none",
+    ),
+    (
+        "session/facts.sql",
+        "no pooler shares the connections of SQLite",
+    ),
+    (
+        "session/names.sql",
+        "no pooler shares the connections of SQLite",
+    ),
+    (
+        "session/in_transaction.sql",
+        "the driver of SQLite knows its transactions",
     ),
     (
         "bare_ready.sql",

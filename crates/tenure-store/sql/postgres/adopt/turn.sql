@@ -1,7 +1,6 @@
--- turn: takes the lock that serializes adoptions of a table. The lock ends with the connection at
--- the latest.
+-- turn: takes the lock that serializes adoptions of a table. The lock ends with the transaction.
 -- Parameters: $1 the table's name.
--- Returns: whether this connection got the lock.
+-- Returns: whether this transaction got the lock.
 -- Keeps: one adoption of a table at a time: two would drop each other's indexes.
 -- Relies on: nothing.
-select pg_try_advisory_lock(hashtextextended('tenure adopt ' || $1::text, 7407170002)) as is_ours
+select pg_try_advisory_xact_lock(hashtextextended('tenure adopt ' || $1::text, 7407170002)) as is_ours

@@ -12,6 +12,7 @@ use super::super::PostgresStore;
 use super::super::error::store_error;
 use super::super::pool::Borrow as _;
 use super::super::row::{get, get_count, get_moment, get_timestamp, moment};
+use super::super::session::RunOn as _;
 use super::{LatePolicy, hold_params};
 use crate::jobs::{CLAIM_ROUNDS, ChunkRow, ChunkSnapshot, ClaimCheck, JobHoldState, end_params};
 use crate::limits::micros;
@@ -163,7 +164,7 @@ impl PostgresStore {
             .bind(error)
             .bind(end.cursor.as_deref())
             .bind(late == LatePolicy::Refused)
-            .fetch_optional(conn)
+            .first_on(conn)
             .await;
         Ok(ended.map_err(|e| store_error("end chunk", e))?.is_some())
     }
@@ -200,7 +201,7 @@ impl PostgresStore {
             .bind(job)
             .bind(job_token)
             .bind(job_holder)
-            .fetch_one(conn)
+            .row_on(conn)
             .await?;
         let job = match (get(&row, 1)?, get(&row, 2)?) {
             (true, true) => JobHoldState::Live,

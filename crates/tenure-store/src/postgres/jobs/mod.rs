@@ -26,6 +26,7 @@ use super::pool::{Borrow as _, Pool};
 use super::queue::Sql;
 use super::row::moment;
 use super::rows::{PostgresRows, renewal};
+use super::session::RunOn as _;
 use super::statements::JobStatements;
 use crate::jobs::{
     JobOperations, check_end, check_jobs, check_note, jobs_table, signed, state_word,
@@ -296,6 +297,7 @@ impl PostgresStore {
         end: &EndChunk,
     ) -> Result<(), HoldError> {
         check_end(end)?;
+        self.meet("end chunk", conn).await?;
         if self.try_end(conn, end, LatePolicy::Refused).await? {
             return Ok(());
         }
@@ -315,8 +317,9 @@ impl PostgresStore {
         note: &Note,
     ) -> Result<(), HoldError> {
         check_note(note)?;
+        self.meet("note job", conn).await?;
         let query = self.note_query(hold, note, LatePolicy::Refused);
-        accepted(read::noted(query.fetch_optional(conn).await)?)
+        accepted(read::noted(query.first_on(conn).await)?)
     }
 
     /// Writes jobs in the caller's transaction: they exist if and only if it commits.
@@ -329,7 +332,8 @@ impl PostgresStore {
         jobs: &[NewJob],
     ) -> Result<Vec<JobId>, StoreError> {
         check_jobs(jobs)?;
-        read::enqueued(self.enqueue_query(jobs, None).fetch_all(conn).await)
+        self.meet("enqueue", conn).await?;
+        read::enqueued(self.enqueue_query(jobs, None).rows_on(conn).await)
     }
 
     fn enqueue_query(&self, jobs: &[NewJob], now: Option<Timestamp>) -> Sql<'static> {

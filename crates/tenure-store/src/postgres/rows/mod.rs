@@ -24,6 +24,7 @@ use super::error::{row_error, store_error};
 use super::pool::{Borrow as _, Pool};
 use super::row::get;
 use super::statements::Statement;
+use crate::config::Statements;
 use crate::refusal_reason::{ItemPosition, ItemPositions};
 use crate::render::{Edit, as_written, check_columns};
 use crate::rows::state_of;
@@ -91,7 +92,8 @@ impl PostgresRows {
         table: LeaseTable,
         schema: Option<&Identifier>,
     ) -> Result<Self, StoreError> {
-        Self::open_edited(pool.into(), table, schema, &as_written).await
+        let pool = Pool::of_application(pool, Statements::default());
+        Self::open_edited(pool, table, schema, &as_written).await
     }
 
     /// Opens a table that Tenure's migrations created or that was opened before, without a check.

@@ -4,7 +4,9 @@ use sqlx::PgPool;
 use tenure_core::LeaseTable;
 use tenure_core::store::StoreError;
 
+use super::super::pool::Pool;
 use super::{PostgresRows, RowStatements};
+use crate::config::Statements;
 use crate::render::{Edit, as_written};
 
 impl PostgresRows {
@@ -17,7 +19,8 @@ impl PostgresRows {
         table: LeaseTable,
         edit: Edit<'_>,
     ) -> Result<Self, StoreError> {
-        Self::open_edited(pool.into(), table, None, edit).await
+        let pool = Pool::of_application(pool, Statements::default());
+        Self::open_edited(pool, table, None, edit).await
     }
 
     /// Returns the statements for a table with their names, as they are sent.
