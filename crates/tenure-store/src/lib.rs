@@ -10,6 +10,7 @@ mod adopt;
 mod calls;
 mod cluster;
 pub mod config;
+mod delay_answers;
 mod enqueue_on;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod enqueue_statement;

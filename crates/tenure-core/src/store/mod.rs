@@ -5,6 +5,7 @@
 //! whether a lease is live; tests pass a value to control the time.
 
 mod cluster;
+mod delays;
 mod error;
 mod examine;
 mod intake;
@@ -23,6 +24,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use cluster::{ChangeSettings, Cluster, ClusterSettings, Presence, WorkerRecord, WorkerReport};
+pub use delays::{
+    DelayPosition, DelayedIn, DelayedPage, Delays, ListDelayed, RetryAnswer, RetryNow,
+};
 pub use error::{StoreError, StoreErrorKind};
 pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};
@@ -57,6 +61,7 @@ pub trait Store:
     + Intake
     + Operate
     + Queues
+    + Delays
     + Cluster
     + Keys
     + Pruner
@@ -73,6 +78,7 @@ impl<T> Store for T where
         + Intake
         + Operate
         + Queues
+        + Delays
         + Cluster
         + Keys
         + Pruner

@@ -281,7 +281,7 @@ fn waiting(connection: &Connection, queue: i32, now: Timestamp) -> rusqlite::Res
     )
 }
 
-fn queues(connection: &Connection) -> rusqlite::Result<Vec<Queue>> {
+pub(super) fn queues(connection: &Connection) -> rusqlite::Result<Vec<Queue>> {
     connection
         .prepare_cached(sql::QUEUES)?
         .query_map([], row::queue)?
