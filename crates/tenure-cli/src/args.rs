@@ -12,7 +12,8 @@ use tenure_bench::{Bench, Demo};
 
 use crate::commands::{
     Adopt, Bury, Completions, Deliveries, Endpoints, Enqueue, Health, Jobs, Keys, Listen, Man,
-    Migrate, Prune, Queues, Replay, Serve, SettingsArgs, TableArg, Verify, Why, Work, Workers,
+    Migrate, Prune, Queues, Replay, Retry, Serve, SettingsArgs, TableArg, Verify, Why, Work,
+    Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
@@ -188,6 +189,19 @@ Examples:
   tenure replay --state dead --detach --yes
   tenure replay list")]
     Replay(Replay),
+    /// Make events and deliveries that wait for their next attempt due now
+    #[command(after_help = "\
+It uses up no attempt and resets none. Name items by id, or select those that were tried before \
+and wait for their backoff; the selection is changed in steps of 1,000. An event that was enqueued \
+with a delay is named by its id. For each id that is not changed, the reason is printed; exits \
+with 4 then, and with 3 when nothing waits.
+
+Examples:
+  tenure retry 17 d18
+  tenure retry --topic order.paid --dry-run
+  tenure retry --key customer-7
+  tenure retry --endpoint billing")]
+    Retry(Retry),
     /// Mark events dead now, even if a worker holds them
     #[command(after_help = "\
 A worker that holds such an event is refused when it settles.

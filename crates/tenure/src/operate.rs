@@ -221,8 +221,8 @@ impl Tenure {
         self.store().skip(&skip).await
     }
 
-    /// Lists up to `limit` (at most 1000) ordering keys that a dead head blocks, each with this head;
-    /// `after` continues behind the last key of the previous page.
+    /// Lists up to `limit` (at most 1000) ordering keys that a dead head blocks, each with this
+    /// head; `after` continues behind the last key of the previous page.
     ///
     /// # Errors
     /// The database is unavailable.
@@ -390,7 +390,10 @@ fn counts_of<T: PartialEq>(lines: Vec<(T, QueueCounts)>, line: &T) -> QueueCount
 
 /// Refuses an invalid key; a store would only report that it does not exist.
 fn check_key(verb: &'static str, key: &str) -> Result<(), StoreError> {
-    let event = NewEvent::from_json("any", "null").key(key).build();
+    let check = |key: &str| NewEvent::from_json("any", "null").key(key).build();
+    // The key of deliveries is longer: the endpoint, a slash and the key of their events.
+    let own = key.split_once('/').map_or(key, |(_, own)| own);
+    let event = check(key).or_else(|problems| check(own).map_err(|_own| problems));
     event.map(drop).map_err(|problems| {
         StoreError::invalid(verb, &problems).with_hint("name the key as it was given to the events")
     })

@@ -19,6 +19,7 @@ mod prune;
 mod queues;
 mod reap;
 mod replay;
+mod retry;
 mod rows;
 mod serve;
 mod settings;
@@ -52,6 +53,7 @@ pub(crate) use self::migrate::Migrate;
 pub(crate) use self::prune::Prune;
 pub(crate) use self::queues::Queues;
 pub(crate) use self::replay::Replay;
+pub(crate) use self::retry::Retry;
 pub(crate) use self::rows::TableArg;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::settings::SettingsArgs;
@@ -198,6 +200,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Why(args) => why::run(cx, &args).await,
         Command::Stats(of) => stats::run(cx, &of).await,
         Command::Replay(args) => replay::run(cx, &args).await,
+        Command::Retry(args) => retry::run(cx, &args).await,
         Command::Bury(args) => bury::run(cx, &args).await,
         Command::Reap(of) => reap::run(cx, &of).await,
         Command::Prune(args) => prune::run(cx, &args).await,

@@ -3,7 +3,7 @@
 use crate::program::sqlite;
 
 /// Every command except `bench`, with its subcommands.
-pub(crate) const COMMANDS: [&[&str]; 70] = [
+pub(crate) const COMMANDS: [&[&str]; 71] = [
     &[],
     &["serve"],
     &["work"],
@@ -24,6 +24,7 @@ pub(crate) const COMMANDS: [&[&str]; 70] = [
     &["replay", "list"],
     &["replay", "follow"],
     &["replay", "cancel"],
+    &["retry"],
     &["bury"],
     &["reap"],
     &["queues"],
