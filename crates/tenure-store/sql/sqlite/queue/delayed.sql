@@ -7,9 +7,9 @@
 
 -- statement: delayed
 select
-    waiting.lane,
-    waiting.available_at,
-    waiting.id,
+    examined.lane,
+    examined.available_at,
+    examined.id,
     coalesce(setback.attempts > 0, 0) and (:topic is null or event.topic = :topic) as is_wanted
 from (
     select ready.lane, ready.available_at, ready.id
@@ -21,8 +21,8 @@ from (
             iif(named.value = :lane and :at > :now, :id, 9223372036854775807)
         )
     limit :limit
-) as waiting
+) as examined
 cross join tenure_events as event
-    on event.id = waiting.id
+    on event.id = examined.id
 left join tenure_setbacks as setback
-    on setback.id = waiting.id;
+    on setback.id = examined.id;
