@@ -7,16 +7,17 @@ use clap::builder::StyledStr;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::operate::Filter;
 use tenure::store::{QueueName, Timestamp};
-use tenure::{Invalid, ItemId, NewEvent, Problems, State};
+use tenure::{ItemId, Problems, State};
 use tenure_bench::{Bench, Demo};
 
 use crate::commands::{
-    Adopt, Bury, Completions, Deliveries, Endpoints, Enqueue, Health, Jobs, Keys, Listen, Man,
-    Migrate, Prune, Queues, Replay, Retry, Serve, SettingsArgs, TableArg, Verify, Why, Work,
-    Workers,
+    Adopt, Bury, Completions, ConfigArgs, Deliveries, Endpoints, Enqueue, Health, Jobs, Keys,
+    Listen, Man, Migrate, Prune, Queues, Replay, Retry, Serve, SettingsArgs, TableArg, Verify, Why,
+    Work, Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
+pub(crate) use crate::parse::{check_key, delivery_id, event_id, item_id, reason};
 use crate::{config, env, time};
 
 /// Parses the command line; prints help and usage errors itself.
@@ -309,6 +310,12 @@ Examples:
   tenure settings set lease.term=60s worker.batch=200
   tenure settings set lease.term=default")]
     Settings(SettingsArgs),
+    /// Check the configuration without a database
+    #[command(after_help = "\
+Examples:
+  tenure config check
+  tenure --config /etc/tenure/tenure.toml config check")]
+    Config(ConfigArgs),
     /// List the workers, active, missing or stopped; exits with 3 when there are none
     #[command(after_help = "\
 Examples:
@@ -459,42 +466,4 @@ impl From<StateArg> for State {
             StateArg::Dead => Self::Dead,
         }
     }
-}
-
-/// Refuses an invalid key. The check is not left to clap, whose message would quote a long key in
-/// full.
-pub(crate) fn check_key(key: &str) -> Result<(), Problems> {
-    let event = NewEvent::from_json("any", "null").key(key).build();
-    event.map(drop)
-}
-
-/// Parses an operator's reason, which must not be blank.
-pub(crate) fn reason(text: &str) -> Result<String, Invalid> {
-    if text.trim().is_empty() {
-        let expected = "a few words for people, such as 'the order was a test'";
-        return Err(Invalid::new("the reason", "blank", expected));
-    }
-    Ok(text.to_owned())
-}
-
-pub(crate) fn item_id(text: &str) -> Result<ItemId, Invalid> {
-    text.parse()
-}
-
-pub(crate) fn delivery_id(text: &str) -> Result<ItemId, Invalid> {
-    let id = item_id(text)?;
-    if id.is_delivery() {
-        return Ok(id);
-    }
-    let expected = format!("the id of a delivery, such as d{text}");
-    Err(Invalid::new("the id", format!("{text:?}"), expected))
-}
-
-pub(crate) fn event_id(text: &str) -> Result<ItemId, Invalid> {
-    let id = item_id(text)?;
-    if id.is_delivery() {
-        let expected = "the id of an event, such as 17";
-        return Err(Invalid::new("the id", format!("{text:?}"), expected));
-    }
-    Ok(id)
 }

@@ -73,8 +73,8 @@ mod tests {
         let error = check_escapes(r#""\u0000""#).unwrap_err().to_string();
         assert_eq!(
             error,
-            "payload is text with the escape \\u0000; expected text without it: PostgreSQL's text and \
-             jsonb cannot hold it"
+            "payload is text with the escape \\u0000; expected text without it: PostgreSQL's text \
+             and jsonb cannot hold it"
         );
     }
 }

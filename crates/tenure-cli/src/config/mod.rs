@@ -22,13 +22,15 @@ use tenure::{Settings, StoreConfig, Term};
 
 pub(crate) use self::complaint::{Complaint, Place};
 pub(crate) use self::key::nearest;
-pub(crate) use self::load::{FILE, Override, Sources, load};
+pub(crate) use self::load::{FILE, Override, Sources, examine, load};
 pub(crate) use self::webhook::{Hidden, WebhookConfig};
 use crate::database::Database;
 
 /// The whole configuration of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
+    /// The file that was read, if there is one.
+    pub(crate) file: Option<String>,
     pub(crate) database: Database,
     pub(crate) store: StoreConfig,
     /// Address that `serve` listens on.
@@ -57,6 +59,7 @@ impl Default for Config {
     fn default() -> Self {
         let output = "output".to_owned();
         Self {
+            file: None,
             database: Database::default(),
             store: StoreConfig::default(),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),

@@ -3,7 +3,7 @@
 use crate::program::sqlite;
 
 /// Every command except `bench`, with its subcommands.
-pub(crate) const COMMANDS: [&[&str]; 71] = [
+pub(crate) const COMMANDS: [&[&str]; 73] = [
     &[],
     &["serve"],
     &["work"],
@@ -38,6 +38,8 @@ pub(crate) const COMMANDS: [&[&str]; 71] = [
     &["keys", "skip"],
     &["keys", "pause"],
     &["keys", "resume"],
+    &["config"],
+    &["config", "check"],
     &["settings"],
     &["settings", "get"],
     &["settings", "set"],

@@ -48,7 +48,10 @@ pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError 
             StoreErrorKind::Unavailable,
             "the database refuses connections",
         )
-        .with_hint("is PostgreSQL starting or shutting down?")
+        .with_hint(
+            "does another program listen on this host and port, or is PostgreSQL starting or \
+             shutting down?",
+        )
         .with_cause(error),
         sqlx::Error::PoolTimedOut => StoreError::new(
             verb,
@@ -101,7 +104,10 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
         ),
         "42501" => (
             Invalid,
-            Some("grant the role that Tenure connects as the rights it needs"),
+            Some(
+                "grant the role that Tenure connects as the rights it needs: the section \
+                 on PostgreSQL of docs/OPERATIONS.md lists them for producers, workers and operators",
+            ),
         ),
         "25006" => (
             Unavailable,
