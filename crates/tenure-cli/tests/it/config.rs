@@ -201,7 +201,8 @@ names.
 Settings made for all workers with `tenure settings set` override the configuration of each.
 A command reports all errors at once, with their lines, before it does anything, and exits with 2.
 A duration is text with units: `30s`, `5m`, `1h 30m`, `7d`.
-`tenure settings` shows the settings in force and their sources; `tenure config check` checks the file, routes and commands without a database.
+`tenure settings` shows the settings in force and their sources.
+`tenure config check` checks the file, routes and commands without a database.
 
 ## Settings
 

@@ -105,8 +105,8 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
         "42501" => (
             Invalid,
             Some(
-                "grant the role that Tenure connects as the rights it needs: the section \
-                 on PostgreSQL of docs/OPERATIONS.md lists them for producers, workers and operators",
+                "grant the role that Tenure connects as the rights it needs: docs/OPERATIONS.md \
+                 lists them, for producers, workers and operators, in its section on PostgreSQL",
             ),
         ),
         "25006" => (
