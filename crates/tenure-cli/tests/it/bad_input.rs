@@ -439,7 +439,9 @@ async fn a_file_that_is_deleted_under_a_server_makes_it_unready() {
     let (running, address) = served(&place, &[]);
     let ready = || get(address, "/health/ready").0;
     soon(async || (ready() == 200).then_some(())).await;
-    fs::remove_file(place.file()).unwrap();
+    for name in ["tenure.db", "tenure.db-wal", "tenure.db-shm"] {
+        fs::remove_file(place.path(name)).unwrap();
+    }
     soon(async || (ready() == 503).then_some(())).await;
     // Other events go into a new file, which the server does not work.
     place.run(&["enqueue", "a", "1"]).succeeded();

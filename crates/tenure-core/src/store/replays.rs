@@ -54,7 +54,7 @@ impl ReplayRate {
         let (number, unit) = text.split_once('/').ok_or_else(wrong)?;
         let number: u32 = number.trim().parse().map_err(|_cause| wrong())?;
         if number == 0 || number > Self::NUMBER_MAX {
-            let expected = format!("1 to {} per second or minute", Self::NUMBER_MAX);
+            let expected = format!("1 to {}, such as 50/s or 600/m", Self::NUMBER_MAX);
             return Err(Invalid::new("the rate", format!("{text:?}"), expected));
         }
         let per_minute = match unit.trim() {
