@@ -7,15 +7,17 @@ use clap::builder::StyledStr;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::operate::Filter;
 use tenure::store::{QueueName, Timestamp};
-use tenure::{Invalid, ItemId, NewEvent, Problems, State};
+use tenure::{ItemId, Problems, State};
 use tenure_bench::{Bench, Demo};
 
 use crate::commands::{
-    Adopt, Bury, Completions, Deliveries, Endpoints, Enqueue, Health, Jobs, Keys, Listen, Man,
-    Migrate, Prune, Queues, Replay, Serve, SettingsArgs, TableArg, Verify, Why, Work, Workers,
+    Adopt, Bury, Completions, ConfigArgs, Deliveries, Endpoints, Enqueue, Health, Jobs, Keys,
+    Listen, Man, Migrate, Prune, Queues, Replay, Retry, Serve, SettingsArgs, TableArg, Verify, Why,
+    Work, Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
+pub(crate) use crate::parse::{check_key, delivery_id, event_id, item_id, reason};
 use crate::{config, env, time};
 
 /// Parses the command line; prints help and usage errors itself.
@@ -192,6 +194,19 @@ Examples:
   tenure replay --state dead --detach --yes
   tenure replay list")]
     Replay(Replay),
+    /// Make events and deliveries that wait for their next attempt due now
+    #[command(after_help = "\
+It uses up no attempt and resets none. Name items by id, or select those that were tried before \
+and wait for their backoff; the selection is changed in steps of 1,000. An event that was enqueued \
+with a delay is named by its id. For each id that is not changed, the reason is printed; exits \
+with 4 then, and with 3 when nothing waits.
+
+Examples:
+  tenure retry 17 d18
+  tenure retry --topic order.paid --dry-run
+  tenure retry --key customer-7
+  tenure retry --endpoint billing")]
+    Retry(Retry),
     /// Mark events dead now, even if a worker holds them
     #[command(after_help = "\
 A worker that holds such an event is refused when it settles.
@@ -299,6 +314,12 @@ Examples:
   tenure settings set lease.term=60s worker.batch=200
   tenure settings set lease.term=default")]
     Settings(SettingsArgs),
+    /// Check the configuration without a database
+    #[command(after_help = "\
+Examples:
+  tenure config check
+  tenure --config /etc/tenure/tenure.toml config check")]
+    Config(ConfigArgs),
     /// List the workers, active, missing or stopped; exits with 3 when there are none
     #[command(after_help = "\
 Examples:
@@ -449,42 +470,4 @@ impl From<StateArg> for State {
             StateArg::Dead => Self::Dead,
         }
     }
-}
-
-/// Refuses an invalid key. The check is not left to clap, whose message would quote a long key in
-/// full.
-pub(crate) fn check_key(key: &str) -> Result<(), Problems> {
-    let event = NewEvent::from_json("any", "null").key(key).build();
-    event.map(drop)
-}
-
-/// Parses an operator's reason, which must not be blank.
-pub(crate) fn reason(text: &str) -> Result<String, Invalid> {
-    if text.trim().is_empty() {
-        let expected = "a few words for people, such as 'the order was a test'";
-        return Err(Invalid::new("the reason", "blank", expected));
-    }
-    Ok(text.to_owned())
-}
-
-pub(crate) fn item_id(text: &str) -> Result<ItemId, Invalid> {
-    text.parse()
-}
-
-pub(crate) fn delivery_id(text: &str) -> Result<ItemId, Invalid> {
-    let id = item_id(text)?;
-    if id.is_delivery() {
-        return Ok(id);
-    }
-    let expected = format!("the id of a delivery, such as d{text}");
-    Err(Invalid::new("the id", format!("{text:?}"), expected))
-}
-
-pub(crate) fn event_id(text: &str) -> Result<ItemId, Invalid> {
-    let id = item_id(text)?;
-    if id.is_delivery() {
-        let expected = "the id of an event, such as 17";
-        return Err(Invalid::new("the id", format!("{text:?}"), expected));
-    }
-    Ok(id)
 }

@@ -55,6 +55,7 @@ pub(crate) async fn open(
     wait: Duration,
 ) -> Result<Tenure, Stop> {
     config.database.check_lasting()?;
+    check_connections(config)?;
     let began = Instant::now();
     loop {
         let left = wait.saturating_sub(began.elapsed());
@@ -79,6 +80,19 @@ pub(crate) async fn open(
         // The database does not notify when it is available again, so poll.
         tokio::time::sleep(RETRY_DELAY.min(left)).await;
     }
+}
+
+/// Refuses too few connections for a worker, before a database is opened.
+pub(crate) fn check_connections(config: &Config) -> Result<(), Problem> {
+    let (number, least) = (config.store.connections, Tenure::CONNECTIONS_MIN);
+    if !config.database.is_postgres() || number >= least {
+        return Ok(());
+    }
+    let place = config.place("store.connections");
+    let message =
+        format!("{place}: store.connections is {number}; expected {least} or more for a worker");
+    Err(Problem::new(Exit::Usage, message)
+        .hint("two of the connections only renew leases; other commands work with one"))
 }
 
 /// Opens the store once. The outer error reports a database that takes the connection and does not

@@ -69,6 +69,25 @@ impl Database {
         within(OPEN_TIMEOUT, open).await
     }
 
+    /// Refuses an address of another form than the store's; returns the problem, without the
+    /// password, and a hint.
+    pub(crate) fn check_address(&self) -> Result<(), (String, Option<String>)> {
+        const KNOWN: [&str; 4] = ["postgres://", "postgresql://", "sqlite:", "memory:"];
+        let is_known = KNOWN.iter().any(|scheme| self.url.starts_with(scheme));
+        let has_path = self.sqlite_path().is_none_or(|path| !path.is_empty());
+        if is_known && has_path {
+            return Ok(());
+        }
+        let expected = "expected sqlite://FILE or postgres://USER@HOST/NAME";
+        if self.url.is_empty() {
+            return Err((format!("the database address is empty; {expected}"), None));
+        }
+        let text = format!("the database address is \"{self}\"; {expected}");
+        let is_file = has_path && !self.url.contains("://");
+        let hint = is_file.then(|| format!("did you mean sqlite://{}?", self.url));
+        Err((text, hint))
+    }
+
     /// Refuses an in-memory database: it would end with the command.
     pub(crate) fn check_lasting(&self) -> Result<(), Problem> {
         if !self.url.starts_with("memory:") {
@@ -92,6 +111,10 @@ impl Database {
             }
             _ => Ok(()),
         }
+    }
+
+    pub(crate) fn is_postgres(&self) -> bool {
+        self.url.starts_with("postgres")
     }
 
     /// The hosts and ports of the PostgreSQL servers, without Unix sockets. Parameters after the

@@ -85,6 +85,12 @@ pub(crate) fn job_socket() -> Option<std::ffi::OsString> {
     std::env::var_os(JOB_SOCKET)
 }
 
+/// The folders in which a shell looks for commands.
+#[expect(clippy::disallowed_methods, reason = "the environment is read here")]
+pub(crate) fn path() -> Option<std::ffi::OsString> {
+    std::env::var_os("PATH")
+}
+
 /// Tenure's variables that are set; `None` for a value that is not UTF-8.
 pub(crate) fn given() -> Vec<(String, Option<String>)> {
     let all = std::env::vars_os().filter_map(|(name, value)| {

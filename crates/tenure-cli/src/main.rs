@@ -6,6 +6,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 mod args;
 mod assemble;
+mod command_path;
 mod commands;
 mod config;
 mod confirm;
@@ -15,6 +16,7 @@ mod event_view;
 mod exit;
 mod logs;
 mod output;
+mod parse;
 mod problem;
 mod progress;
 mod team;

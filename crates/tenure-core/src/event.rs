@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use uuid::Uuid;
 
+use crate::escapes::check_escapes;
 use crate::invalid::Invalid;
 use crate::queue::{Priority, QueueName};
 
@@ -59,7 +60,7 @@ impl Event {
     ///
     /// # Errors
     /// The topic is empty, too long or has control characters; the payload cannot be serialized as
-    /// JSON, exceeds 1 MiB or nests deeper than 100 levels.
+    /// JSON, exceeds 1 MiB, nests deeper than 100 levels or has the character U+0000 in a text.
     pub fn new(topic: &str, payload: &impl serde::Serialize) -> Result<Self, Invalid> {
         let text = serde_json::to_string(payload).map_err(|cause| {
             Invalid::new("payload", format!("not writable as JSON ({cause})"), "JSON")
@@ -70,12 +71,13 @@ impl Event {
     /// Creates an event from JSON text, which is kept byte for byte.
     ///
     /// # Errors
-    /// The errors of [`Event::new`], or the text is not valid JSON.
+    /// The errors of [`Event::new`], or the text is not valid JSON or has half of a surrogate pair.
     pub fn from_json(topic: &str, payload: impl Into<String>) -> Result<Self, Invalid> {
         let payload = payload.into();
         let topic = name("topic", topic, "order.paid")?;
         check_bounds(&payload)?;
         check_json(&payload)?;
+        check_escapes(&payload)?;
         Ok(Self::about(topic, payload))
     }
 
@@ -442,7 +444,7 @@ mod tests {
 
     #[test]
     fn a_payload_is_kept_byte_for_byte() {
-        let text = "{ \"b\":1,\"a\" : 1.0, \"b\": 2, \"z\":\"\\u0000]\" }";
+        let text = "{ \"b\":1,\"a\" : 1.0, \"b\": 2, \"z\":\"\\u0001]\" }";
         assert_eq!(Event::from_json("t", text).unwrap().payload(), text);
     }
 

@@ -71,7 +71,12 @@ impl FromStr for ItemId {
             None => parse(text),
         };
         number.map(Self).ok_or_else(|| {
-            let expected = "a number such as 17, or d17 for a delivery";
+            let digits = text.strip_prefix('d').unwrap_or(text);
+            let expected = if !digits.is_empty() && is_plain(digits) && digits != "0" {
+                "a smaller number, such as 17, or d17 for a delivery"
+            } else {
+                "a number such as 17, or d17 for a delivery"
+            };
             Invalid::new("id", format!("{text:?}"), expected)
         })
     }

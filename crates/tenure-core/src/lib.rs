@@ -20,6 +20,7 @@
 #[macro_use]
 mod words;
 
+mod escapes;
 mod event;
 mod guard;
 mod invalid;

@@ -94,11 +94,15 @@ pub fn parse_duration(text: &str) -> Result<Duration, Invalid> {
         let expected = "one such as 30s, 5m or 1h 30m";
         Err(Invalid::new("the duration", found, expected))
     };
-    let Ok(span) = text.parse::<Span>() else {
-        return wrong("");
+    let span = match text.parse::<Span>() {
+        Ok(span) => span,
+        Err(error) if error.is_range() => return wrong(", too long"),
+        Err(_) => return wrong(""),
     };
-    let Ok(length) = span.to_duration(SpanRelativeTo::days_are_24_hours()) else {
-        return wrong(", without a fixed length");
+    let length = match span.to_duration(SpanRelativeTo::days_are_24_hours()) {
+        Ok(length) => length,
+        Err(error) if error.is_range() => return wrong(", too long"),
+        Err(_) => return wrong(", without a fixed length"),
     };
     if length.is_negative() {
         return wrong(", negative");

@@ -5,6 +5,7 @@
 //!
 //! | route | answers |
 //! |---|---|
+//! | `GET /` | the paths below |
 //! | `GET /health/live` | 200 while the process answers |
 //! | `GET /health/ready` | 200 when every check passes, else 503; lists each check |
 //! | `GET /metrics` | metrics in the Prometheus text format |
@@ -24,11 +25,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::FromRef;
 use axum::http::StatusCode;
 use axum::middleware::map_response;
 use axum::routing::get;
+use axum::{Json, Router};
 use tenure_core::store::Store;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::limit::RequestBodyLimitLayer;
@@ -115,6 +116,7 @@ pub fn router(ports: Ports) -> Router {
         store: ports.store,
     };
     let routes = Router::new()
+        .route("/", get(paths))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(metrics::metrics))
@@ -122,6 +124,13 @@ pub fn router(ports: Ports) -> Router {
         .fallback(problem::not_found)
         .with_state(shared);
     with_limits(routes)
+}
+
+/// Lists the paths, for a person who opens the address in a browser.
+async fn paths() -> Json<wire::Paths> {
+    Json(wire::Paths {
+        paths: ["/health/live", "/health/ready", "/metrics", "/v1/stats"],
+    })
 }
 
 /// Applies the same limits and the same error format to every route.

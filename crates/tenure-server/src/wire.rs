@@ -222,6 +222,12 @@ impl DeliveryStats {
     }
 }
 
+/// Response of `GET /`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Paths {
+    pub(crate) paths: [&'static str; 4],
+}
+
 /// Response of `GET /health/live`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Live {

@@ -11,6 +11,7 @@ mod calls;
 mod claim_in_turn;
 mod cluster;
 pub mod config;
+mod delay_answers;
 mod enqueue_on;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod enqueue_statement;

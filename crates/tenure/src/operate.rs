@@ -1,10 +1,11 @@
 //! Operations: inspect, explain, replay and bury items; keys, queues, settings and pruning.
 
 pub use tenure_core::store::{
-    Bury, Counts, DeliveryCounts, Filter, Finding, KeyFilter, KeyRecord, KeyState, Kind, NewReplay,
-    OnStep, Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Replay, ReplayOperation,
-    ReplayRate, ReplayState, Replayed, SeparateTopic, Skip, StepReplay, Stepped, Verdict,
-    WorkerRecord, WorkerReport,
+    Bury, Counts, DelayPosition, DelayedIn, DelayedPage, DeliveryCounts, Filter, Finding,
+    KeyFilter, KeyRecord, KeyState, Kind, ListDelayed, NewReplay, OnStep, Page, Pause, Presence,
+    Prune, Pruned, Queue, QueueCounts, Replay, ReplayOperation, ReplayRate, ReplayState, Replayed,
+    RetryAnswer, RetryNow, SeparateTopic, Skip, StepReplay, Stepped, Verdict, WorkerRecord,
+    WorkerReport,
 };
 pub use tenure_core::{Facts, OnDead, Why, reason, why};
 pub use tenure_engine::{Check, Duties, Duty, Health, OutcomeCounts, metrics};
@@ -226,6 +227,19 @@ impl Tenure {
         self.store().skip(&skip).await
     }
 
+    /// Lists up to `limit` (at most 1000) ordering keys that a dead head blocks, each with this
+    /// head; `after` continues behind the last key of the previous page.
+    ///
+    /// # Errors
+    /// The database is unavailable.
+    pub async fn blocked_keys(
+        &self,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<(String, ItemId)>, StoreError> {
+        self.store().blocked_keys(after, limit).await
+    }
+
     /// Checks the health of the database; changes nothing.
     ///
     /// # Errors
@@ -267,6 +281,43 @@ impl Tenure {
     /// The database is unavailable.
     pub async fn replay(&self, ids: &[ItemId]) -> Result<Replayed, StoreError> {
         self.store().replay(&Replay::new(ids.to_vec())).await
+    }
+
+    /// Makes pending items due now, such as those that wait for their next attempt after a failure.
+    /// Counters stay as they are. Each answer says why an item was not changed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tenure::operate::RetryAnswer;
+    /// use tenure::{NewEvent, Tenure};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tenure = Tenure::open("memory:").await?;
+    /// let later = NewEvent::new("order.paid", &7).delay(Duration::from_secs(3600));
+    /// let id = tenure.enqueue_now(later).await?.id();
+    /// assert_eq!(tenure.retry_now(&[id]).await?, [(id, RetryAnswer::DueNow)]);
+    /// assert_eq!(tenure.retry_now(&[id]).await?, [(id, RetryAnswer::AlreadyDue)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The database is unavailable, or another operator kept an item locked.
+    pub async fn retry_now(
+        &self,
+        ids: &[ItemId],
+    ) -> Result<Vec<(ItemId, RetryAnswer)>, StoreError> {
+        let retry = RetryNow::new(ids.to_vec(), self.token());
+        self.store().retry_now(&retry).await
+    }
+
+    /// Lists items that wait for another attempt, a step at a time, for [`Tenure::retry_now`].
+    ///
+    /// # Errors
+    /// The queue does not exist, or the database is unavailable.
+    pub async fn delayed(&self, list: &ListDelayed) -> Result<DelayedPage, StoreError> {
+        self.store().delayed(list).await
     }
 
     /// Settles an item as dead now, even if a worker holds it; `reason` is stored for operators.
@@ -339,7 +390,10 @@ impl Tenure {
 
 /// Refuses an invalid key; a store would only report that it does not exist.
 fn check_key(verb: &'static str, key: &str) -> Result<(), StoreError> {
-    let event = NewEvent::from_json("any", "null").key(key).build();
+    let check = |key: &str| NewEvent::from_json("any", "null").key(key).build();
+    // The key of deliveries is longer: the endpoint, a slash and the key of their events.
+    let own = key.split_once('/').map_or(key, |(_, own)| own);
+    let event = check(key).or_else(|problems| check(own).map_err(|_own| problems));
     event.map(drop).map_err(|problems| {
         StoreError::invalid(verb, &problems).with_hint("name the key as it was given to the events")
     })

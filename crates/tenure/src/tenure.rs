@@ -20,9 +20,6 @@ use crate::worker::{DeliverySource, Watch, WorkerBuilder};
 
 /// Connections to PostgreSQL that are reserved for the heartbeat.
 pub(crate) const HEARTBEAT_CONNECTIONS: u32 = 2;
-/// Minimum number of connections to PostgreSQL for a worker.
-const CONNECTIONS_MIN: u32 = HEARTBEAT_CONNECTIONS + 1;
-
 /// An open store, together with the worker id of this program.
 ///
 /// Clones are cheap and share the worker id. The id has a random suffix, so two programs, or two
@@ -60,6 +57,9 @@ struct TenureInner {
 }
 
 impl Tenure {
+    /// Minimum number of connections to PostgreSQL for a worker: two are kept for its heartbeat.
+    pub const CONNECTIONS_MIN: u32 = HEARTBEAT_CONNECTIONS + 1;
+
     /// Opens the store at `url`: `memory:`, `sqlite://path` or `postgres://…`.
     ///
     /// Creates and migrates an SQLite file if needed. Migrate a PostgreSQL database with
@@ -276,10 +276,10 @@ impl Tenure {
     /// Checks that there are enough connections for a worker.
     pub(crate) fn check_connections(&self) -> Result<(), Invalid> {
         let connections = self.inner.connections;
-        if connections >= CONNECTIONS_MIN {
+        if connections >= Self::CONNECTIONS_MIN {
             return Ok(());
         }
-        let (found, least) = (connections.to_string(), CONNECTIONS_MIN);
+        let (found, least) = (connections.to_string(), Self::CONNECTIONS_MIN);
         let expected = format!("{least} or more: two are kept for the heartbeat");
         Err(Invalid::new("connections", found, expected))
     }

@@ -4,6 +4,7 @@ mod adopt;
 mod bench;
 mod bury;
 mod completions;
+mod config;
 mod deliveries;
 mod doctor;
 mod endpoints;
@@ -19,6 +20,7 @@ mod prune;
 mod queues;
 mod reap;
 mod replay;
+mod retry;
 mod rows;
 mod serve;
 mod settings;
@@ -40,6 +42,7 @@ use tenure::{ItemId, Settings, Tenure};
 pub(crate) use self::adopt::Adopt;
 pub(crate) use self::bury::Bury;
 pub(crate) use self::completions::Completions;
+pub(crate) use self::config::ConfigArgs;
 pub(crate) use self::deliveries::Deliveries;
 pub(crate) use self::endpoints::Endpoints;
 pub(crate) use self::enqueue::Enqueue;
@@ -52,6 +55,7 @@ pub(crate) use self::migrate::Migrate;
 pub(crate) use self::prune::Prune;
 pub(crate) use self::queues::Queues;
 pub(crate) use self::replay::Replay;
+pub(crate) use self::retry::Retry;
 pub(crate) use self::rows::TableArg;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::settings::SettingsArgs;
@@ -60,7 +64,7 @@ pub(crate) use self::why::Why;
 pub(crate) use self::work::Work;
 pub(crate) use self::workers::Workers;
 use crate::args::{Cli, Command};
-use crate::config::{self, Config, Override, Sources};
+use crate::config::{self as configuration, Config, Override, Sources};
 use crate::database::{Database, hide_addresses};
 use crate::event_view::IdView;
 use crate::exit::Exit;
@@ -100,6 +104,10 @@ pub(crate) fn run(cli: Cli, command: Command) -> Exit {
         database: cli.database,
         overrides: overrides(&command),
     };
+    if let Command::Config(args) = &command {
+        let checked = config::run(&sources, &Output::new(reader), args);
+        return checked.unwrap_or_else(|stop| stopped(stop, hide_addresses));
+    }
     // These need no configuration, and shell completion must not fail because of a bad file.
     let talks_to_its_worker = matches!(&command, Command::Jobs(args) if args.is_bare());
     let is_bare = talks_to_its_worker
@@ -114,7 +122,7 @@ pub(crate) fn run(cli: Cli, command: Command) -> Exit {
     let loaded = if is_bare {
         Ok(Config::default())
     } else {
-        config::load(&sources)
+        configuration::load(&sources)
     };
     let config = match loaded {
         Ok(config) => config,
@@ -198,6 +206,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Why(args) => why::run(cx, &args).await,
         Command::Stats(of) => stats::run(cx, &of).await,
         Command::Replay(args) => replay::run(cx, &args).await,
+        Command::Retry(args) => retry::run(cx, &args).await,
         Command::Bury(args) => bury::run(cx, &args).await,
         Command::Reap(of) => reap::run(cx, &of).await,
         Command::Prune(args) => prune::run(cx, &args).await,
@@ -213,6 +222,8 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Adopt(args) => adopt::run(cx, &args).await,
         Command::Settings(args) => settings::run(cx, args).await,
         Command::Workers(args) => workers::run(cx, &args).await,
+        // `run` has handled it: it needs the faults of the configuration, too.
+        Command::Config(_) => Ok(Exit::Done),
         Command::Doctor => doctor::run(cx).await,
         Command::Health(args) => health::run(cx, &args).await,
         Command::Bench(args) => bench::bench(cx, &args).await,

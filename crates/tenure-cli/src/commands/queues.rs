@@ -76,13 +76,24 @@ pub(super) async fn run(cx: &Context, command: Option<QueueCommand>) -> Result<E
         None | Some(QueueCommand::List) => list(cx).await,
         Some(QueueCommand::Add { queue, term }) => {
             let tenure = cx.database.open(IfMissing::Make).await?;
+            let queues = tenure.queues().await?;
+            let before = queues.into_iter().find(|other| other.name == queue);
             // Without `--term` the existing term stays: scripts repeat the command at every deploy.
-            let term = match term {
-                Some(term) => Some(term),
-                None => term_of(&tenure, &queue).await?,
+            let old = before.as_ref().and_then(|queue| queue.term);
+            let done = match &before {
+                None => "added queue",
+                Some(_) if term.is_none() || term == old => "unchanged queue",
+                Some(_) => "changed queue",
             };
-            tenure.add_queue(&queue, term).await?;
-            print(cx, &tenure, &queue, "added queue").await
+            tenure.add_queue(&queue, term.or(old)).await?;
+            let exit = print(cx, &tenure, &queue, done).await?;
+            if quoted(&queue) != queue.as_str() {
+                cx.output.note(
+                    "letters, digits, dots, dashes and underscores make a name that needs no \
+                     quotes in a shell",
+                );
+            }
+            Ok(exit)
         }
         Some(QueueCommand::Pause { queue }) => {
             let tenure = cx.database.open(IfMissing::Report).await?;
@@ -97,11 +108,13 @@ pub(super) async fn run(cx: &Context, command: Option<QueueCommand>) -> Result<E
     }
 }
 
-/// The queue's own term, if the queue exists and has one.
-async fn term_of(tenure: &Tenure, name: &QueueName) -> Result<Option<Term>, Stop> {
-    let queues = tenure.queues().await?;
-    let queue = queues.iter().find(|queue| queue.name == *name);
-    Ok(queue.and_then(|queue| queue.term))
+/// The name as it is, or in quotes if a shell would split or expand it.
+fn quoted(name: &QueueName) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if name.as_str().chars().all(is_plain) {
+        return name.to_string();
+    }
+    format!("{:?}", name.as_str())
 }
 
 async fn list(cx: &Context) -> Result<Exit, Stop> {
@@ -133,7 +146,7 @@ async fn print(cx: &Context, tenure: &Tenure, name: &QueueName, done: &str) -> R
         .find(|queue| queue.name == *name)
         .ok_or_else(|| no_such_queue(name))?;
     cx.output
-        .either(&view(queue), || format!("{done} {name}"))?;
+        .either(&view(queue), || format!("{done} {}", quoted(name)))?;
     Ok(Exit::Done)
 }
 

@@ -74,8 +74,17 @@ struct SettingView {
 
 async fn get(cx: &Context, names: &[String]) -> Result<Exit, Stop> {
     let known = known_names(names, &every_name())?;
-    let tenure = cx.database.open(IfMissing::Report).await?;
-    let cluster = tenure.settings().await?;
+    let cluster = match cx.database.open(IfMissing::Report).await {
+        Ok(tenure) => tenure.settings().await?,
+        Err(Stop::Problem(problem)) if problem.exit == Exit::Nothing => {
+            let message = problem.message;
+            cx.output.note(format_args!(
+                "{message}: this is the configuration of this process alone"
+            ));
+            ClusterSettings::default()
+        }
+        Err(stop) => return Err(stop),
+    };
     let (mut views, problems) = in_force(&cx.config, &cluster);
     views.retain(|view| known.is_empty() || known.contains(&view.setting));
     if cx.output.is_json() {

@@ -41,12 +41,18 @@ pub(super) async fn run(cx: &Context, args: &Why) -> Result<Exit, Stop> {
     let settings = cx.settings(&tenure).await?;
     let Some(Answer {
         sentence,
-        hint,
+        mut hint,
         code,
     }) = tenure.why(args.id, &settings).await?
     else {
         return Err(no_such_item(args.id).into());
     };
+    if code == "backoff" && hint.is_none() {
+        hint = Some(format!(
+            "if its cause is fixed, `tenure retry {}` tries it now",
+            args.id
+        ));
+    }
     let object = WhyView {
         id: IdView(args.id),
         code,

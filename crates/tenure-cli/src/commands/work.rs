@@ -1,5 +1,6 @@
 //! `tenure work`: works without HTTP.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,9 +13,10 @@ use tenure::webhook::EndpointState;
 use tenure::{StoreError, Tenure};
 
 use super::Context;
+use super::config::fault;
 use super::serve::{WorkerArgs, announce, given, print_outcomes, run_until_stopped, signals};
 use crate::assemble::{self, Schema};
-use crate::config::{Config, Override, PublisherConfig};
+use crate::config::{Config, Override, PublisherConfig, nearest};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::team::{TeamOutcomes, TeamWatch};
@@ -56,7 +58,8 @@ pub(crate) struct Work {
     #[arg(long, value_name = "NAME", conflicts_with = "queues")]
     table: Option<String>,
 
-    /// Stop when nothing is due any more, and print the outcomes; exits with 0
+    /// Stop when nothing is due any more, and print the outcomes; exits with 0, or with 2 when a
+    /// queue does not exist or a command cannot run
     #[arg(long)]
     drain: bool,
 
@@ -113,6 +116,9 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
         .hint("give --exec CMD, --exec-lines CMD or --print, or routes in the configuration")
         .into());
     }
+    if args.drain {
+        check_commands(&config)?;
+    }
     let worker = tenure::lease::new_worker_id(&config.worker_name)?;
     logs::init(&config.log, Some(worker.as_str()))?;
     logs::warn_of_mistakes(&config.warnings);
@@ -122,6 +128,9 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
         opened = opened => opened?,
         () = signals.next() => return Ok(Exit::Done),
     };
+    if args.drain {
+        check_queues(&tenure, &config.serve_queues).await?;
+    }
     let table = match &args.table {
         Some(name) => Some(tenure.table(name).await?),
         None => None,
@@ -149,6 +158,41 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
         print_drained(cx, args, &outcomes);
     }
     Ok(exit)
+}
+
+/// Refuses a command that cannot run: nothing would ever be done, and a drain ends all the same.
+fn check_commands(config: &Config) -> Result<(), Stop> {
+    let routed = config.routes.iter().map(|route| route.publisher.as_str());
+    let routed: BTreeSet<&str> = routed.collect();
+    let publishers = config.publishers.iter();
+    let problems: Vec<Problem> = publishers
+        .filter(|(name, _)| routed.contains(name.as_str()))
+        .filter_map(|(name, publisher)| fault(name, publisher))
+        .collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Stop::Problems(problems))
+}
+
+/// Refuses a queue that does not exist, which is most likely mistyped.
+async fn check_queues(tenure: &Tenure, served: &[QueueName]) -> Result<(), Stop> {
+    let known = tenure.queues().await?;
+    let is_known = |name: &&QueueName| known.iter().any(|queue| queue.name == **name);
+    let Some(unknown) = served.iter().find(|name| !is_known(name)) else {
+        return Ok(());
+    };
+    let names: Vec<&str> = known.iter().map(|queue| queue.name.as_str()).collect();
+    let message = format!(
+        "there is no queue {:?}, so nothing would ever be done; expected one of {}",
+        unknown.as_str(),
+        names.join(", ")
+    );
+    let hint = match nearest(unknown.as_str(), names.iter().copied()) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => format!("`tenure queues add {unknown}` adds it"),
+    };
+    Err(Problem::new(Exit::Usage, message).hint(hint).into())
 }
 
 /// Prints the outcomes of a drain.

@@ -9,9 +9,18 @@ use super::load::Draft;
 
 impl Draft {
     pub(super) fn check(&mut self) {
+        self.check_database();
         self.check_settings();
         self.check_routes();
         self.check_timeouts();
+    }
+
+    /// Refuses an address that no store can open.
+    fn check_database(&mut self) {
+        if let Err((text, hint)) = self.config.database.check_address() {
+            let place = self.config.place("database").clone();
+            self.complaints.push(Complaint::new(place, text).hint(hint));
+        }
     }
 
     fn check_settings(&mut self) {

@@ -41,15 +41,32 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, Vec<Complaint>> {
     load_with(sources, &env::given())
 }
 
+/// The configuration as far as it is valid, and all its faults.
+pub(crate) fn examine(sources: &Sources) -> (Config, Vec<Complaint>) {
+    examine_with(sources, &env::given())
+}
+
 /// `load` in a given environment.
 fn load_with(
     sources: &Sources,
     variables: &[(String, Option<String>)],
 ) -> Result<Config, Vec<Complaint>> {
+    let (config, complaints) = examine_with(sources, variables);
+    if complaints.is_empty() {
+        return Ok(config);
+    }
+    Err(complaints)
+}
+
+fn examine_with(
+    sources: &Sources,
+    variables: &[(String, Option<String>)],
+) -> (Config, Vec<Complaint>) {
     let mut draft = Draft::default();
     draft.layer(read(None, DEFAULTS));
     if let Some((name, text)) = draft.file_of(sources, variables) {
         draft.layer(read(Some(&name), &text));
+        draft.config.file = Some(name);
     }
     draft.layer(environment(variables));
     draft.layer(flags(sources));
@@ -64,10 +81,7 @@ fn load_with(
     }
     draft.check();
     draft.complaints.sort();
-    if draft.complaints.is_empty() {
-        return Ok(draft.config);
-    }
-    Err(draft.complaints)
+    (draft.config, draft.complaints)
 }
 
 /// Variables that are not settings.
@@ -255,7 +269,8 @@ mod tests {
 
     #[test]
     fn the_embedded_file_equals_the_default_of_the_types() {
-        let config = loaded("", &[], &[]).unwrap();
+        let mut config = loaded("", &[], &[]).unwrap();
+        assert!(config.file.take().is_some());
         assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
         let (layer, complaints) = read(None, DEFAULTS);
         assert_eq!(complaints, []);

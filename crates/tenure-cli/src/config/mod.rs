@@ -22,7 +22,7 @@ use tenure::{Settings, StoreConfig, Term};
 
 pub(crate) use self::complaint::{Complaint, Place};
 pub(crate) use self::key::nearest;
-pub(crate) use self::load::{FILE, Override, Sources, load};
+pub(crate) use self::load::{FILE, Override, Sources, examine, load};
 pub(crate) use self::webhook::{Hidden, WebhookConfig};
 use crate::database::Database;
 
@@ -32,6 +32,8 @@ const OUTPUT: &str = "output";
 
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
+    /// The file that was read, if there is one.
+    pub(crate) file: Option<String>,
     pub(crate) database: Database,
     pub(crate) store: StoreConfig,
     /// Address that `serve` listens on.
@@ -60,6 +62,7 @@ impl Default for Config {
     fn default() -> Self {
         let output = OUTPUT.to_owned();
         Self {
+            file: None,
             database: Database::default(),
             store: StoreConfig::default(),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),

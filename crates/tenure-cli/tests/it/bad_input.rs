@@ -389,3 +389,88 @@ fn a_worker_warns_of_a_publisher_without_a_route() {
         .succeeded();
     assert!(!output.err.contains("spare"), "{output:?}");
 }
+
+#[test]
+fn values_beyond_a_limit_are_named() {
+    let place = sqlite();
+    for (args, said) in [
+        (
+            &["enqueue", "a", "1", "--delay", "99999999999d"][..],
+            "too long",
+        ),
+        (
+            &["why", "99999999999999999999999"],
+            "expected a smaller number",
+        ),
+        (
+            &["show", "d99999999999999999999999"],
+            "expected a smaller number",
+        ),
+        (
+            &["replay", "--state", "dead", "--rate", "0/s"],
+            "expected 1 to 1000000",
+        ),
+        (
+            &["endpoints", "add", "https://example.com", "--rate", "0/s"],
+            "expected above 0",
+        ),
+    ] {
+        let output = place.run(args).ended(2);
+        assert!(output.err.contains(said), "no {said:?} in {output:?}");
+    }
+    assert!(!place.file().exists());
+}
+
+#[test]
+fn odd_names_are_accepted_with_a_remark() {
+    let place = sqlite();
+    let output = place.run(&["queues", "add", "bad name!"]).succeeded();
+    assert_eq!(output.out, "added queue \"bad name!\"\n");
+    assert!(output.err.contains("needs no quotes"), "{output:?}");
+    for (args, said) in [
+        (&["mail"][..], "added queue mail\n"),
+        (&["mail"], "unchanged queue mail\n"),
+        (&["mail", "--term", "90s"], "changed queue mail\n"),
+        (&["mail", "--term", "90s"], "unchanged queue mail\n"),
+        (&["mail"], "unchanged queue mail\n"),
+    ] {
+        let output = place.run(&[&["queues", "add"], args].concat()).succeeded();
+        assert_eq!((output.out.as_str(), output.err.as_str()), (said, ""));
+    }
+    let output = place.run(&["enqueue", "order paid", "{}"]).succeeded();
+    assert!(output.err.contains("has a blank"), "{output:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_deleted_under_a_server_makes_it_unready() {
+    let place = sqlite();
+    let (running, address) = served(&place, &[]);
+    let ready = || get(address, "/health/ready").0;
+    soon(async || (ready() == 200).then_some(())).await;
+    for name in ["tenure.db", "tenure.db-wal", "tenure.db-shm"] {
+        fs::remove_file(place.path(name)).unwrap();
+    }
+    soon(async || (ready() == 503).then_some(())).await;
+    // Other events go into a new file, which the server does not work.
+    place.run(&["enqueue", "a", "1"]).succeeded();
+    assert_eq!(ready(), 503);
+    running.terminate();
+    drop(running.wait());
+}
+
+#[test]
+fn another_server_at_the_address_is_suspected() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://u@{}/db", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let answer = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n";
+            drop(std::io::Write::write_all(&mut stream, answer));
+        }
+    });
+    let output = sqlite().run(&["stats", "--database", &url]).ended(1);
+    assert!(
+        output.err.contains("does another program listen"),
+        "{output:?}"
+    );
+}

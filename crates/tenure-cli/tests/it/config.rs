@@ -202,6 +202,7 @@ Settings made for all workers with `tenure settings set` override the configurat
 A command reports all errors at once, with their lines, before it does anything, and exits with 2.
 A duration is text with units: `30s`, `5m`, `1h 30m`, `7d`.
 `tenure settings` shows the settings in force and their sources.
+`tenure config check` checks the file, routes and commands without a database.
 
 ## Settings
 
@@ -258,4 +259,82 @@ fn the_page_of_the_configuration_is_up_to_date() {
         fs::read_to_string(&path).is_ok_and(|text| text == page()),
         "{PAGE} is stale; TENURE_UPDATE_DOCS=1 cargo test -p tenure-cli --test it config"
     );
+}
+
+#[test]
+fn a_check_resolves_routes_and_reports_all_faults_without_a_database() {
+    let place = sqlite();
+    let bin = place.path("bin");
+    fs::create_dir(&bin).expect("a folder");
+    std::os::unix::fs::symlink("/bin/true", bin.join("send-mail")).expect("a link");
+    let path = bin.display().to_string();
+    let good = "\
+database = 'postgres://app:canary@db/shop'
+[publishers.mailer]
+kind = 'exec'
+command = 'LANG=C send-mail --stdin'
+[[routes]]
+topics = ['mail.*', 'order.late']
+publisher = 'mailer'
+[[routes]]
+topics = ['*']
+publisher = 'output'
+";
+    write(&place, "tenure.toml", good);
+    let check = |variables: &[(&str, &str)], args: &[&str]| {
+        let variables = [&[("PATH", path.as_str())], variables].concat();
+        run_with(&place, &variables, &[&["config", "check"], args].concat())
+    };
+    let output = check(&[], &["--json"]).succeeded();
+    let view = &output.objects()[0];
+    assert_eq!(view["file"], "tenure.toml");
+    assert_eq!(view["database"], "postgres://app:…@db/shop");
+    let route = &view["routes"][0];
+    assert_eq!(route["topics"], serde_json::json!(["mail.*", "order.late"]));
+    assert_eq!(route["target"], bin.join("send-mail").display().to_string());
+    let output = check(&[], &[]).succeeded();
+    assert!(
+        output.err.contains("the configuration is valid"),
+        "{output:?}"
+    );
+    assert!(!output.out.contains("canary"), "{output:?}");
+
+    let bad = good.replace("send-mail", "sendmial");
+    let bad =
+        format!("{bad}[lease]\ntrem = '30s'\n[publishers.file]\nkind = 'lines'\npath = 'no/x'\n");
+    write(&place, "tenure.toml", &bad);
+    let output = check(&[("TENURE_STORE_CONNECTIONS", "2")], &[]).ended(2);
+    for said in [
+        "did you mean lease.term?",
+        "begins with \"sendmial\", which is in no folder of PATH",
+        "publishers.file.path is no/x, which is in a folder that does not exist",
+        "TENURE_STORE_CONNECTIONS: store.connections is 2; expected 3 or more for a worker",
+    ] {
+        assert!(output.err.contains(said), "no {said:?} in {output:?}");
+    }
+    assert!(!place.file().exists());
+}
+
+#[test]
+fn settings_without_a_database_are_those_of_the_configuration() {
+    let place = sqlite();
+    write(&place, "tenure.toml", "[lease]\nterm = '40s'\n");
+    let output = place.run(&["settings", "get", "lease.term"]).succeeded();
+    assert!(output.out.contains("40s"), "{output:?}");
+    assert!(
+        output
+            .err
+            .contains("the configuration of this process alone"),
+        "{output:?}"
+    );
+    assert!(!place.file().exists());
+}
+
+#[tokio::test]
+async fn too_few_connections_for_a_worker_are_refused_before_the_database_is_opened() {
+    let down = ("TENURE_DATABASE", "postgres://u@127.0.0.1:1/db");
+    let two = ("TENURE_STORE_CONNECTIONS", "2");
+    let place = sqlite();
+    let output = run_with(&place, &[down, two], &["work", "--exec", "true"]);
+    output.failed(2, "expected 3 or more for a worker", "only renew leases");
 }

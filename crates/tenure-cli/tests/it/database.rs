@@ -9,7 +9,7 @@ use sqlx::{Connection, PgConnection};
 use crate::program::{everywhere, finish, postgres, sqlite};
 
 /// Commands that need an existing database and do not create one.
-const READING: [&[&str]; 8] = [
+const READING: [&[&str]; 7] = [
     &["events"],
     &["show", "1"],
     &["stats"],
@@ -17,7 +17,6 @@ const READING: [&[&str]; 8] = [
     &["bury", "1", "--reason", "test"],
     &["reap"],
     &["queues"],
-    &["settings"],
 ];
 
 #[test]
@@ -57,9 +56,22 @@ fn a_database_in_memory_is_refused_because_it_would_end_with_the_command() {
 #[test]
 fn an_unsupported_address_is_refused() {
     let place = sqlite();
-    for url in ["", "tenure.db", "mysql://host/db", "sqlite:"] {
-        let output = place.run(&["enqueue", "a", "1", "--database", url]);
-        output.failed(2, "address", "postgres://");
+    for (url, said) in [
+        ("", "the database address is empty"),
+        ("shop.db", "did you mean sqlite://shop.db?"),
+        (
+            "mysql://u:canary@host/db",
+            r#"address is "mysql://u:…@host/db""#,
+        ),
+        ("sqlite:", r#"address is "sqlite:""#),
+    ] {
+        for args in [&["enqueue", "a", "1"][..], &["config", "check"], &["work"]] {
+            let output = place.run(&[args, &["--database", url]].concat()).ended(2);
+            assert!(output.err.contains("error: --database: "), "{output:?}");
+            assert!(output.err.contains(said), "{output:?}");
+            assert!(output.err.contains("expected sqlite://FILE"), "{output:?}");
+            assert!(!output.err.contains("canary"), "{output:?}");
+        }
     }
 }
 
@@ -204,5 +216,5 @@ fn an_address_without_a_file_is_a_usage_error() {
     place.url = "sqlite://".to_owned();
     place
         .run(&["stats"])
-        .failed(2, "is not that of a database", "sqlite://FILE");
+        .failed(2, "expected sqlite://FILE", "");
 }

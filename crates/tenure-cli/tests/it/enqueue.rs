@@ -6,7 +6,7 @@ use crate::program::{everywhere, sqlite};
 async fn an_event_is_written_as_it_was_given() {
     for place in everywhere().await {
         let payload =
-            r#"{ "b":1,"a" : 1.0, "b": 2, "n": 123456789012345678901234567890, "z":"\u0000]" }"#;
+            r#"{ "b":1,"a" : 1.0, "b": 2, "n": 123456789012345678901234567890, "z":"\u0001]" }"#;
         let args = [
             "enqueue",
             "order.paid",
@@ -106,12 +106,13 @@ async fn a_key_is_stored_with_the_event() {
 fn bad_input_is_reported_and_nothing_is_written() {
     let place = sqlite();
     let long = "k".repeat(10 << 10);
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["", "1"], "topic is empty; expected 1 to 255 bytes"),
         (&["a\nb", "1"], "with a control character"),
         (&["t", "{"], "payload is not JSON"),
         (&["t", "{} {}"], "payload is not JSON"),
         (&["t", ""], "payload is not JSON"),
+        (&["t", r#"{"a": "\u0000"}"#], r"text with the escape \u0000"),
         (&["t", "1", "--delay", "-5s"], "negative"),
         (&["t", "1", "--delay", "30"], "expected one such as 30s"),
         (&["t", "1", "--delay", "11 years"], "without a fixed length"),

@@ -3,7 +3,7 @@
 use crate::program::sqlite;
 
 /// Every command except `bench`, with its subcommands.
-pub(crate) const COMMANDS: [&[&str]; 70] = [
+pub(crate) const COMMANDS: [&[&str]; 73] = [
     &[],
     &["serve"],
     &["work"],
@@ -24,6 +24,7 @@ pub(crate) const COMMANDS: [&[&str]; 70] = [
     &["replay", "list"],
     &["replay", "follow"],
     &["replay", "cancel"],
+    &["retry"],
     &["bury"],
     &["reap"],
     &["queues"],
@@ -37,6 +38,8 @@ pub(crate) const COMMANDS: [&[&str]; 70] = [
     &["keys", "skip"],
     &["keys", "pause"],
     &["keys", "resume"],
+    &["config"],
+    &["config", "check"],
     &["settings"],
     &["settings", "get"],
     &["settings", "set"],

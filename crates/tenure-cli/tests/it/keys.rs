@@ -392,3 +392,37 @@ async fn events_of_one_key_are_worked_in_order() {
         }
     }
 }
+
+#[tokio::test]
+async fn all_blocked_keys_can_be_skipped_at_once() {
+    for place in everywhere().await {
+        let skip = ["keys", "skip", "--all-blocked", "--reason", "a bad import"];
+        let said = place.run(&skip).ended(3);
+        assert_eq!(said.err, "no key is blocked\n");
+        let mut behind = Vec::new();
+        for key in ["a", "b"] {
+            place.enqueue_keyed(key);
+            place.settled(dead()).await;
+            behind.push(place.enqueue_keyed(key));
+        }
+        let failing = place.enqueue_keyed("c");
+        place.settled(failed()).await;
+
+        let said = place.run(&[&skip[..], &["--dry-run"]].concat()).succeeded();
+        assert_eq!(said.out, "2 keys would go on without their dead heads\n");
+        let said = place.run(&skip).ended(2);
+        assert!(said.err.contains("--yes does it"), "{said:?}");
+        assert!(claimable(&place).await.is_empty());
+        let said = place
+            .run(&[&skip[..], &["--yes", "--json"]].concat())
+            .succeeded();
+        assert_eq!(said.out, "{\"skipped\":2,\"refused\":0}\n");
+        assert_eq!(claimable(&place).await, behind);
+        assert_eq!(state(&place, &failing), "pending");
+        let said = place.run(&["show", "1", "--json"]).succeeded();
+        assert!(
+            said.field("last_error").contains("a bad import"),
+            "{said:?}"
+        );
+    }
+}

@@ -30,6 +30,7 @@ mod queues;
 mod reap;
 mod receiver;
 mod replay;
+mod retry;
 mod serve;
 mod settings;
 mod show;

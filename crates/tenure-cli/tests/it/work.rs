@@ -101,6 +101,28 @@ fn a_drain_without_a_route_is_refused() {
 }
 
 #[test]
+fn a_drain_that_can_do_nothing_is_refused() {
+    let place = sqlite();
+    let id = place.enqueue("a");
+    let drain = ["work", "--drain", "--exec"];
+    let output = place.run(&[&drain[..], &["/no/such/cmd --x"]].concat());
+    let said = "begins with \"/no/such/cmd\", which is not an executable file";
+    output.failed(2, said, "give its whole path");
+    let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
+    command.env("PATH", "/bin:/usr/bin").args(drain);
+    command.arg("nosuch-command");
+    let output = finish(command, b"").ended(2);
+    assert!(output.err.contains("is in no folder of PATH"), "{output:?}");
+
+    let output = place.run(&["work", "--drain", "--queue", "defalt", "--exec", "true"]);
+    output.failed(2, "there is no queue \"defalt\"", "did you mean default?");
+    let output = place.run(&["work", "--drain", "--queue", "nosuch", "--exec", "true"]);
+    output.failed(2, "expected one of default", "`tenure queues add nosuch`");
+    let shown = place.run(&["show", &id, "--json"]).succeeded();
+    assert_eq!(shown.field("state"), "\"pending\"");
+}
+
+#[test]
 fn an_invalid_setting_is_reported_with_its_flag() {
     let place = sqlite();
     let output = place.run(&["work", "--concurrency", "0"]).ended(2);

@@ -202,6 +202,14 @@ pub trait Keys: Send + Sync + fmt::Debug {
     /// oldest first. With [`KeyFilter::Stuck`], all blocked keys come first.
     fn keys(&self, filter: KeyFilter, limit: u32) -> Answer<'_, Vec<KeyRecord>>;
 
+    /// Lists up to `limit` keys that a dead head blocks, each with this head, in the store's own
+    /// order of keys; `after` continues behind this key.
+    fn blocked_keys<'a>(
+        &'a self,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, ItemId)>>;
+
     /// Returns one key; `None` if it is unknown.
     fn key<'a>(&'a self, key: &'a str) -> Answer<'a, Option<KeyRecord>>;
 

@@ -6,6 +6,7 @@
 
 mod claim;
 mod cluster;
+mod delays;
 mod error;
 mod examine;
 mod intake;
@@ -25,6 +26,9 @@ use std::pin::Pin;
 
 pub use claim::{Claim, Isolation};
 pub use cluster::{ChangeSettings, Cluster, ClusterSettings, Presence, WorkerRecord, WorkerReport};
+pub use delays::{
+    DelayPosition, DelayedIn, DelayedPage, Delays, ListDelayed, RetryAnswer, RetryNow,
+};
 pub use error::{StoreError, StoreErrorKind};
 pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};
@@ -57,6 +61,7 @@ pub trait Store:
     + Intake
     + Operate
     + Queues
+    + Delays
     + Cluster
     + Keys
     + Pruner
@@ -73,6 +78,7 @@ impl<T> Store for T where
         + Intake
         + Operate
         + Queues
+        + Delays
         + Cluster
         + Keys
         + Pruner

@@ -53,8 +53,9 @@ impl ReplayRate {
         let wrong = || Invalid::new("the rate", format!("{text:?}"), "one such as 50/s or 600/m");
         let (number, unit) = text.split_once('/').ok_or_else(wrong)?;
         let number: u32 = number.trim().parse().map_err(|_cause| wrong())?;
-        if number > Self::NUMBER_MAX {
-            return Err(wrong());
+        if number == 0 || number > Self::NUMBER_MAX {
+            let expected = format!("1 to {}, such as 50/s or 600/m", Self::NUMBER_MAX);
+            return Err(Invalid::new("the rate", format!("{text:?}"), expected));
         }
         let per_minute = match unit.trim() {
             "s" => number * 60,

@@ -9,21 +9,24 @@ use crate::client::{Server, memory, ports};
 #[tokio::test]
 async fn an_unknown_path_is_not_found() {
     let server = Server::start(ports(memory())).await;
-    for path in [
-        "/",
-        "/health",
-        "/health/live/",
-        "/v1",
-        "/v2/stats",
-        "/%00",
-        "//",
-    ] {
+    for path in ["/health", "/health/live/", "/v1", "/v2/stats", "/%00", "//"] {
         server.get(path).await.is_problem(404, "not_found");
     }
     server
         .request("DELETE", "/nothing")
         .await
         .is_problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn the_root_lists_the_paths() {
+    let server = Server::start(ports(memory())).await;
+    let answer = server.get("/").await;
+    let paths: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
+    for path in paths["paths"].as_array().expect("a list") {
+        let path = path.as_str().expect("a path");
+        assert_ne!(server.get(path).await.status, 404, "{path}");
+    }
 }
 
 #[tokio::test]

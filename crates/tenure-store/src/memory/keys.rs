@@ -7,12 +7,30 @@ use super::rules::Rules;
 use super::turns::KeyOrder;
 use super::{MemoryState, MemoryStore, Place};
 use crate::error_text::error_text;
+use crate::page::page_limit;
 
 impl Keys for MemoryStore {
     fn keys(&self, filter: KeyFilter, limit: u32) -> Answer<'_, Vec<KeyRecord>> {
         Box::pin(async move {
             let now = self.moment(None);
             Ok(self.state().keys(filter, limit, now))
+        })
+    }
+
+    fn blocked_keys<'a>(
+        &'a self,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, ItemId)>> {
+        Box::pin(async move {
+            let state = self.state();
+            let behind = state.keys.iter();
+            let behind =
+                behind.filter(|(key, order)| order.is_blocked && Some(key.as_str()) > after);
+            let heads = behind.filter_map(|(key, order)| Some((key.clone(), order.head?)));
+            Ok(heads
+                .take(usize::try_from(page_limit(limit)).unwrap_or(usize::MAX))
+                .collect())
         })
     }
 

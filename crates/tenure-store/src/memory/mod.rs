@@ -6,6 +6,7 @@
 
 mod clock;
 mod cluster;
+mod delays;
 #[cfg(feature = "testing")]
 mod dump;
 mod examine;

@@ -59,7 +59,10 @@ pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError 
             StoreErrorKind::Unavailable,
             "the database refuses connections",
         )
-        .with_hint("is PostgreSQL starting or shutting down?")
+        .with_hint(
+            "does another program listen on this host and port, or is PostgreSQL starting or \
+             shutting down?",
+        )
         .with_cause(error),
         sqlx::Error::PoolTimedOut => StoreError::new(
             verb,
@@ -112,7 +115,10 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
         ),
         "42501" => (
             Invalid,
-            Some("Tenure's database role lacks a privilege: grant it"),
+            Some(
+                "grant the role that Tenure connects as the rights it needs: docs/OPERATIONS.md \
+                 lists them, for producers, workers and operators, in its section on PostgreSQL",
+            ),
         ),
         "25006" => (Unavailable, Some(READ_ONLY)),
         "53100" => (Unavailable, Some("the disk of the database is full")),

@@ -24,6 +24,21 @@ impl Keys for PostgresStore {
         Box::pin(async move { self.read_keys(filter, limit, None).await })
     }
 
+    fn blocked_keys<'a>(
+        &'a self,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, ItemId)>> {
+        Box::pin(async move {
+            let query = self.statements().blocked_keys.query();
+            let query = query.bind(after).bind(i64::from(page_limit(limit)));
+            let rows = self.fetch("blocked keys", query).await?;
+            let read = |row: &PgRow| Ok((get(row, 0)?, ItemId::new(get(row, 1)?)));
+            let keys: Result<_, sqlx::Error> = rows.iter().map(read).collect();
+            keys.map_err(|error| store_error("blocked keys", error))
+        })
+    }
+
     fn key<'a>(&'a self, key: &'a str) -> Answer<'a, Option<KeyRecord>> {
         Box::pin(async move {
             let found = self.read_keys(KeyFilter::Open, 1, Some(key)).await?;

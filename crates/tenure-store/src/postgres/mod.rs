@@ -9,6 +9,7 @@ mod budget;
 mod claim;
 mod cluster;
 mod cursor;
+mod delays;
 mod directory;
 pub(crate) mod error;
 mod examine;

@@ -27,6 +27,22 @@ impl Keys for SqliteStore {
         }))
     }
 
+    fn blocked_keys<'a>(
+        &'a self,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, ItemId)>> {
+        let after = after.unwrap_or_default().to_owned();
+        Box::pin(self.writer.read("blocked keys", move |connection| {
+            let ask = named_params! {":after": after, ":limit": page_limit(limit)};
+            let read = |found: &Row<'_>| Ok((found.get(0)?, ItemId::new(found.get(1)?)));
+            let keys = connection
+                .prepare_cached(sql::BLOCKED_KEYS)
+                .and_then(|mut statement| statement.query_map(ask, read)?.collect());
+            keys.map_err(failed("blocked keys"))
+        }))
+    }
+
     fn key<'a>(&'a self, key: &'a str) -> Answer<'a, Option<KeyRecord>> {
         let (now, key) = (self.moment(None), key.to_owned());
         Box::pin(self.writer.read("key", move |connection| {

@@ -13,6 +13,7 @@ mod checks;
 mod claim;
 mod cluster;
 mod connect;
+mod delays;
 pub(crate) mod error;
 mod examine;
 mod fan_out;

@@ -315,7 +315,7 @@ fn separate_topics(
     statement.query_map([], read)?.collect()
 }
 
-fn queues(connection: &Connection) -> rusqlite::Result<Vec<Queue>> {
+pub(super) fn queues(connection: &Connection) -> rusqlite::Result<Vec<Queue>> {
     connection
         .prepare_cached(sql::QUEUES)?
         .query_map([], row::queue)?

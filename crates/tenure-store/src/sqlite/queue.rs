@@ -117,6 +117,12 @@ pub(super) struct QueueNumbers {
     is_paused: bool,
 }
 
+impl QueueNumbers {
+    pub(super) fn numbers(&self) -> impl Iterator<Item = i32> {
+        self.numbers.iter().map(|(_, number)| *number)
+    }
+}
+
 /// A lane that a claim reads.
 pub(super) struct LaneRequest {
     pub(super) lane: Lane,

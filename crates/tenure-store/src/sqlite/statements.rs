@@ -183,6 +183,9 @@ statements! {
     REPLAY_DONE = "replay_done", "page";
     MOVE_REPLAY = "move_replay", "moved";
     CANCEL_REPLAY = "cancel_replay", "cancelled";
+    DELAYED = "delayed", "delayed";
+    RETRY_NOW_ANSWERS = "retry_now", "answers";
+    RETRY_NOW_SETBACKS = "retry_now", "setbacks";
     BURY_TAKEN = "bury", "taken";
     BURY_LEFT = "bury", "left";
     BURY_KEY = "bury", "key";
@@ -224,6 +227,7 @@ statements! {
     PAUSE_KEY_HELD_BACK = "pause_key", "held_back";
     RESUME_KEY_PAUSED = "resume_key", "paused";
     RESUME_KEY = "resume_key", "resumed";
+    BLOCKED_KEYS = "blocked_keys", "blocked_keys";
     SKIP_BLOCKED = "skip_blocked", "skip_blocked";
     SETTINGS = "settings", "settings";
     CHANGE_MOVED = "change_settings", "moved";

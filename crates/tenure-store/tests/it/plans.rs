@@ -239,8 +239,20 @@ fn arguments(name: &str) -> String {
     }
 }
 
-/// The parameters of a statement outside the outbox.
+/// The parameters of a statement of an operator, or outside the outbox.
 fn further_arguments(name: &str) -> String {
+    match name {
+        "delayed" => "null, null, null, 't', 1000, 0, 'epoch', 0".to_owned(),
+        "retry_now" => format!(
+            "now() - interval '2 h', {}, 'op-0000000000000001.1.0', 'op-0000000000000001'",
+            ids(92_001, 92_100)
+        ),
+        "blocked_keys" => "null, 1000".to_owned(),
+        _ => outside_arguments(name),
+    }
+}
+
+fn outside_arguments(name: &str) -> String {
     if name.starts_with("jobs_") {
         return jobs::arguments(name);
     }

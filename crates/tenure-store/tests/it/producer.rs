@@ -172,7 +172,7 @@ async fn the_function_enqueues_one_event_per_dedupe_key() {
 }
 
 /// Mistakes of a producer in SQL, each with its error message.
-const TOLD: [(&str, &str); 20] = [
+const TOLD: [(&str, &str); 25] = [
     ("tenure_enqueue('', '1')", "topic is empty"),
     ("tenure_enqueue(repeat('x', 256), '1')", "256 bytes long"),
     (r"tenure_enqueue(E'a\nb', '1')", "control character"),
@@ -184,6 +184,26 @@ const TOLD: [(&str, &str); 20] = [
     (
         "tenure_enqueue('t', to_json(repeat('x', 10485760)))",
         "at most 1048576 bytes",
+    ),
+    (
+        r#"tenure_enqueue('t', '{"a": "\\\u0000"}')"#,
+        r"text with the escape \u0000",
+    ),
+    (
+        r#"tenure_enqueue('t', '{"\u0000": 1}'::json)"#,
+        r"text with the escape \u0000",
+    ),
+    (
+        r#"tenure_outbox (topic, payload) values ('t', '"\u0000"')"#,
+        r"text with the escape \u0000",
+    ),
+    (
+        r#"tenure_outbox (topic, payload, headers) values ('t', '1', '{"a": "\u0000"}')"#,
+        "headers has a value",
+    ),
+    (
+        r#"tenure_enqueue('t', '"\ud800"')"#,
+        "invalid input syntax for type json",
     ),
     ("tenure_enqueue('t', '1', '')", "ordering key is empty"),
     (
@@ -259,6 +279,50 @@ async fn an_invalid_event_in_sql_gets_a_readable_error() {
         );
     }
     assert!(topics(&store).await.is_empty());
+}
+
+/// Calls as people write them. Each finds exactly one of the functions, and none is ambiguous.
+const CALLS: [&str; 15] = [
+    "'order.paid', '{\"a\": 1}'",
+    "'order.paid', '{\"a\": 1}', 'k'",
+    "'order.paid', '{\"a\": 1}', null, '{\"priority\": 1}'",
+    "topic => 'order.paid', payload => '{\"a\": 1}', options => '{\"priority\": 1}'",
+    "'order.paid', '{\"a\": 1}', key => 'k', options => jsonb_build_object('priority', 1)",
+    "'order.paid', jsonb_build_object('a', 1)",
+    "'order.paid', jsonb_build_object('a', 1), 'k', '{\"priority\": 1}'",
+    "topic => 'order.paid', payload => '{\"a\": 1}'::jsonb",
+    "'order.paid', to_jsonb(o), options => jsonb_build_object('priority', 1)",
+    "'order.paid', row_to_json(o), key => 'k'",
+    "'order.paid', json_build_object('a', 1), options => '{\"priority\": 1}'",
+    "'order.paid', json_build_object('a', 1), 'k', json_build_object('priority', 1)",
+    "'order.paid', ('{\"a\": ' || o.a || '}')::text",
+    "'order.paid', ('{\"a\": ' || o.a || '}')::varchar, 'k', '{\"priority\": 1}'",
+    r#"'order.paid', '{"a": 1, "b": "\\u0000 \u00e9 \ud83d\ude00"}'"#,
+];
+
+#[tokio::test]
+async fn a_payload_is_json_or_jsonb_or_text_and_is_read_as_jsonb() {
+    let (database, _store) = store().await;
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    for call in CALLS {
+        let text = format!("select tenure_enqueue({call}) from (select 1 as a) as o");
+        let answer = ask(&mut conn, &text).await;
+        assert!(answer.is_ok(), "{call}: {answer:?}");
+    }
+    // A driver that does not name the types of its parameters.
+    for prepared in [
+        "prepare p as select tenure_enqueue($1, $2, $3, $4)",
+        "prepare q(text, jsonb) as select tenure_enqueue($1, $2, options => $3)",
+        "execute p('order.paid', '{\"a\": 1}', 'k', '{}')",
+        "execute q('order.paid', '{\"a\": 1}', '{\"priority\": 1}')",
+        "insert into tenure_outbox (topic, payload_jsonb) values ('order.paid', '{\"a\": 1}')",
+    ] {
+        let answer = sqlx::raw_sql(prepared).execute(&mut conn).await;
+        assert!(answer.is_ok(), "{prepared}: {answer:?}");
+    }
+    let read = "select count(*) from tenure_outbox where payload_jsonb @> '{\"a\": 1}'";
+    let number = i64::try_from(CALLS.len()).unwrap() + 3;
+    assert_eq!(ask(&mut conn, read).await.unwrap(), number);
 }
 
 /// Two overlapping producers use the same dedupe keys in opposite order. Each key has one winner,

@@ -85,15 +85,21 @@ Examples:
     Rotate(Rotate),
     /// Send to an endpoint again, and reset its health
     #[command(after_help = "\
-Deliveries that are due are sent at once; one that failed keeps the time of its next attempt. This \
-also ends the wait of an endpoint that is backing off.
+Deliveries that are due are sent at once; one that failed keeps the time of its next attempt, \
+unless --retry makes it due, as `tenure retry --endpoint` does. This also ends the wait of an \
+endpoint that is backing off.
 
 Examples:
-  tenure endpoints enable billing")]
+  tenure endpoints enable billing
+  tenure endpoints enable billing --retry")]
     Enable {
         /// The id of the endpoint
         #[arg(value_parser = EndpointId::new)]
         id: EndpointId,
+
+        /// Make its deliveries that wait for their next attempt due now
+        #[arg(long)]
+        retry: bool,
     },
     /// Stop sending to an endpoint; queued deliveries wait, new events are not queued for it
     #[command(after_help = "\
@@ -147,7 +153,7 @@ pub(super) async fn run(cx: &Context, command: Option<EndpointCommand>) -> Resul
         Some(EndpointCommand::Add(args)) => secret::add(cx, &args).await,
         Some(EndpointCommand::Edit(args)) => rules::edit(cx, &args).await,
         Some(EndpointCommand::Rotate(args)) => secret::rotate(cx, &args).await,
-        Some(EndpointCommand::Enable { id }) => state::enable(cx, &id).await,
+        Some(EndpointCommand::Enable { id, retry }) => state::enable(cx, &id, retry).await,
         Some(EndpointCommand::Disable { id, reason }) => state::disable(cx, &id, &reason).await,
         Some(EndpointCommand::Remove { id, yes }) => state::remove(cx, &id, yes).await,
         Some(EndpointCommand::Test { id }) => test_call::run(cx, &id).await,

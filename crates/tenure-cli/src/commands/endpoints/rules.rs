@@ -75,7 +75,10 @@ impl Limit {
         }
         let number = text.strip_suffix("/s").and_then(|n| n.trim().parse().ok());
         let Some(per_second) = number.filter(|number| *number > 0) else {
-            let expected = "one such as 10/s, or none";
+            let expected = match number {
+                Some(_) => "above 0, such as 10/s, or none",
+                None => "one such as 10/s, or none",
+            };
             return Err(Invalid::new("the rate", format!("{text:?}"), expected));
         };
         // The burst is one second's worth of calls.

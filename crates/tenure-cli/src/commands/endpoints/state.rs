@@ -1,16 +1,37 @@
 //! `tenure endpoints enable`, `disable` and `remove`.
 
+use tenure::operate::{DelayedIn, ListDelayed};
 use tenure::webhook::{Disabled, EndpointHealth, EndpointId, EndpointState};
 
 use super::{accepted, find, view};
 use crate::commands::Context;
+use crate::commands::retry::hurry;
 use crate::confirm::{Question, confirm};
 use crate::database::IfMissing;
 use crate::exit::Exit;
+use crate::output::deliveries;
 use crate::problem::{Problem, Stop};
 
-pub(super) async fn enable(cx: &Context, id: &EndpointId) -> Result<Exit, Stop> {
-    change(cx, id, EndpointState::Enabled, "enabled").await
+pub(super) async fn enable(cx: &Context, id: &EndpointId, retry: bool) -> Result<Exit, Stop> {
+    let exit = change(cx, id, EndpointState::Enabled, "enabled").await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
+    let number = find(&tenure, id).await?.number;
+    if retry {
+        let list = ListDelayed::new(DelayedIn::Endpoint(number));
+        let retried = hurry(cx, &tenure, list, false).await?;
+        cx.output
+            .note(format_args!("{} made due", deliveries(retried)));
+        return Ok(exit);
+    }
+    let counts = tenure.count().await?.deliveries.endpoints;
+    let counts = counts.iter().find(|(of, _)| *of == number);
+    if let Some((_, counts)) = counts.filter(|(_, counts)| counts.delayed > 0) {
+        let waiting = deliveries(usize::try_from(counts.delayed).unwrap_or(usize::MAX));
+        cx.output.hint(format_args!(
+            "{waiting} to be retried later: `tenure retry --endpoint {id}` retries now"
+        ));
+    }
+    Ok(exit)
 }
 
 pub(super) async fn disable(cx: &Context, id: &EndpointId, reason: &str) -> Result<Exit, Stop> {

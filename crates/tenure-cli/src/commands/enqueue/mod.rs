@@ -113,6 +113,7 @@ pub(super) async fn run(cx: &Context, args: Enqueue) -> Result<Exit, Stop> {
     }
     // The event is read and checked before a database is opened or created.
     let event = event(cx, &args)?;
+    let topic = event.topic().to_owned();
     let tenure = cx.database.open(IfMissing::Make).await?;
     let answer = tenure.enqueue_now(event).await?;
     let event_id = match answer {
@@ -132,6 +133,12 @@ pub(super) async fn run(cx: &Context, args: Enqueue) -> Result<Exit, Stop> {
             format!("exists already as {id}: nothing was written")
         }
     })?;
+    if topic.contains(char::is_whitespace) {
+        cx.output.note(format_args!(
+            "the topic {topic:?} has a blank: is it one word too many? words of a topic are \
+             separated by dots"
+        ));
+    }
     Ok(Exit::Done)
 }
 

@@ -48,9 +48,13 @@ call may still arrive. If the head was dead already, its last error records who 
 and why. `tenure replay ID` puts it back, at the tail of its key. Exits with 4 when the key has no \
 head.
 
+--all-blocked continues every key that a dead head blocks, one after another, and leaves all \
+other keys alone.
+
 Examples:
   tenure keys skip customer-7 --reason 'the order was a test'
-  tenure keys skip customer-7 --reason 'mended by hand' --yes --json")]
+  tenure keys skip customer-7 --reason 'mended by hand' --yes --json
+  tenure keys skip --all-blocked --reason 'the import was wrong' --dry-run")]
     Skip(SkipKeys),
     /// Pause a key: claims skip it
     #[command(after_help = "\
@@ -97,8 +101,16 @@ pub(crate) struct OneKey {
 #[derive(Debug, Args)]
 pub(crate) struct SkipKeys {
     /// The ordering key
-    #[arg(allow_hyphen_values = true)]
-    key: String,
+    #[arg(allow_hyphen_values = true, required_unless_present = "all_blocked")]
+    key: Option<String>,
+
+    /// Every key that a dead head blocks
+    #[arg(long, conflicts_with = "key")]
+    all_blocked: bool,
+
+    /// With --all-blocked: count the keys and change nothing
+    #[arg(long, requires = "all_blocked")]
+    dry_run: bool,
 
     /// The reason, for people
     #[arg(long, value_parser = reason)]

@@ -20,6 +20,8 @@ create table tenure_keys (
     fillfactor = 60,
     autovacuum_vacuum_scale_factor = 0.05
 );
+-- The columns of this index change only when a key is blocked or unblocked.
+create index tenure_keys_blocked on tenure_keys (key_hash) where is_blocked;
 
 -- Pending events that are not the head of their key. Inserted and deleted, never updated. Turn is always
 -- coalesce(setbacks.turn, id), lane and available_at are as in tenure_ready.

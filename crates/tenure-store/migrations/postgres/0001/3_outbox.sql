@@ -2,7 +2,8 @@
 
 -- The outbox in the words of its specification: one row per event. Each branch of the union has a constant
 -- status, so that `where status = …` removes the branches of the other states; `where id = …` is pushed
--- into each branch.
+-- into each branch. The table keeps the payload byte for byte, as json; payload_jsonb is for readers that
+-- want operators on it, and an insert may give it instead of payload.
 create view tenure_outbox as
 with event as not materialized (
     select e.id, e.event_id, e.topic, e.ordering_key, q.name as queue,
@@ -20,23 +21,25 @@ select e.id, e.event_id, e.topic, e.ordering_key, e.queue, e.priority, e.payload
        'PENDING'::text as status, e.created_at, e.available_at, null::timestamptz as claimed_at,
        null::text as claimed_by, null::timestamptz as locked_until, null::bigint as fence, e.attempts,
        e.failures, e.crashes, e.last_error, null::timestamptz as published_at,
-       null::timestamptz as dead_at, null::text as dead_reason, e.generation
+       null::timestamptz as dead_at, null::text as dead_reason, e.generation,
+       e.payload::jsonb as payload_jsonb
 from event e
 join tenure_ready r on r.lane = e.lane and r.available_at = e.available_at and r.id = e.id
 union all
 select e.id, e.event_id, e.topic, e.ordering_key, e.queue, e.priority, e.payload, e.headers, e.encoding,
        'PENDING', e.created_at, e.available_at, null, null, null, null, e.attempts, e.failures, e.crashes,
-       e.last_error, null, null, null, e.generation
+       e.last_error, null, null, null, e.generation, e.payload::jsonb
 from event e join tenure_backlog b on b.key_hash = e.key_hash and b.turn = e.turn and b.id = e.id
 union all
 select e.id, e.event_id, e.topic, e.ordering_key, e.queue, e.priority, e.payload, e.headers, e.encoding,
        'CLAIMED', e.created_at, e.available_at, l.claimed_at, l.holder, l.locked_until, l.fence,
-       e.attempts, e.failures, e.crashes, e.last_error, null, null, null, e.generation
+       e.attempts, e.failures, e.crashes, e.last_error, null, null, null, e.generation,
+       e.payload::jsonb
 from tenure_leases l cross join unnest(l.ids) as i(id) join event e on e.id = i.id
 union all
 select e.id, e.event_id, e.topic, e.ordering_key, e.queue, e.priority, e.payload, e.headers, e.encoding,
        'DEAD', e.created_at, e.available_at, null, null, null, null, e.attempts, e.failures, e.crashes,
-       d.last_error, null, d.dead_at, d.reason, e.generation
+       d.last_error, null, d.dead_at, d.reason, e.generation, e.payload::jsonb
 from tenure_dead d join event e on e.id = d.id
 union all
 select e.id, e.event_id, e.topic, e.ordering_key, e.queue, e.priority, e.payload, e.headers, e.encoding,
@@ -44,7 +47,7 @@ select e.id, e.event_id, e.topic, e.ordering_key, e.queue, e.priority, e.payload
        e.crashes, e.last_error,
        (select max(j.settled_at) from tenure_settled j
         where j.outcome = 'done' and int8range(j.first_id, j.last_id, '[]') @> e.id and e.id = any (j.ids)),
-       null, null, e.generation
+       null, null, e.generation, e.payload::jsonb
 from event e
 where not exists (select from tenure_ready r
                   where r.lane = e.lane and r.available_at = e.available_at and r.id = e.id)
@@ -71,10 +74,20 @@ begin
         raise exception 'topic has a control character; expected 1 to 255 bytes, such as order.paid'
             using errcode = 'check_violation';
     end if;
+    event.payload := coalesce(event.payload, event.payload_jsonb::json);
     if event.payload is null or octet_length(event.payload::text) > 1048576 then
         raise exception 'payload is %; expected JSON of at most 1048576 bytes (1 MiB)',
             coalesce(octet_length(event.payload::text) || ' bytes long', 'null')
             using errcode = 'check_violation';
+    end if;
+    if strpos(event.payload::text, E'\\u') > 0 then
+        if event.payload::text ~ E'(^|[^\\\\])(\\\\\\\\)*\\\\u0000' then
+            raise exception E'payload is text with the escape \\u0000; expected text without it'
+                using errcode = 'check_violation', detail = 'text and jsonb cannot hold this character';
+        end if;
+        if getdatabaseencoding() = 'UTF8' then
+            perform event.payload::jsonb;    -- refuses half of a surrogate pair
+        end if;
     end if;
     if octet_length(event.ordering_key) not between 1 and 255 then
         raise exception 'ordering key is %; expected 1 to 255 bytes, such as customer-7',
@@ -95,9 +108,10 @@ begin
     end if;
     if event.headers is not null and (
         octet_length(event.headers::text) > 16384
+        or strpos(event.headers::text, E'\\u0000') > 0
         or exists (select from json_each(event.headers) h where json_typeof(h.value) <> 'string')
     ) then
-        raise exception 'headers has a value that is not a string, or is over 16 KiB'
+        raise exception E'headers has a value that is not a string, has the escape \\u0000, or is over 16 KiB'
             using errcode = 'check_violation';
     end if;
     event.queue := coalesce(event.queue, 'default');
@@ -142,7 +156,8 @@ end $$;
 create trigger tenure_outbox_insert instead of insert on tenure_outbox
 for each row execute function tenure_outbox_insert();
 
--- Enqueues from any language. Options: queue, priority, delay (an interval), dedupe, headers, event_id,
+-- Enqueues from any language, with payload and options as json, jsonb or text. A literal without a type is
+-- text. Options: queue, priority, delay (an interval), dedupe, headers, event_id,
 -- strict. Returns the id of the new event, or of the existing event with the same dedupe key.
 create function tenure_enqueue(topic text, payload json, key text default null, options json default '{}')
 returns bigint
@@ -192,4 +207,18 @@ begin
     end if;
     event := tenure_insert_event(event);
     return event.id;
+end $$;
+
+create function tenure_enqueue(topic text, payload jsonb, key text default null, options jsonb default '{}')
+returns bigint
+language plpgsql set search_path from current as $$
+begin
+    return tenure_enqueue(topic, payload::json, key, options::json);
+end $$;
+
+create function tenure_enqueue(topic text, payload text, key text default null, options text default '{}')
+returns bigint
+language plpgsql set search_path from current as $$
+begin
+    return tenure_enqueue(topic, payload::json, key, options::json);
 end $$;

@@ -12,6 +12,8 @@ create table tenure_keys (
     check (head is not null or not is_blocked)
 ) strict, without rowid;
 
+create index tenure_keys_blocked on tenure_keys (ordering_key) where is_blocked;
+
 -- Pending events that are not the head of their key. Inserted and deleted, never updated. Turn is always
 -- coalesce(setbacks.turn, id), lane is as in tenure_ready.
 create table tenure_backlog (

@@ -87,6 +87,15 @@ begin
     where new.payload is null
         or typeof(new.payload) = 'blob'
         or not json_valid(new.payload);
+    -- The text may also be `\\u0000`, a backslash and five characters.
+    select raise(abort, 'payload is text with the escape \u0000, which no database column can hold')
+    where instr(new.payload, '\u0000') > 0
+        and exists (
+            select 1
+            from json_tree(new.payload) as part
+            where instr(part.key, char(0)) > 0
+                or (part.type = 'text' and instr(part.atom, char(0)) > 0)
+        );
     select raise(abort, 'payload is over 1 MiB: keep the large part elsewhere and send its address')
     where length(cast(new.payload as blob)) > 1048576;
     select raise(abort, 'encoding is neither null nor base64, or the payload is not a JSON string')

@@ -161,7 +161,7 @@ async fn a_plain_insert_enqueues() {
 }
 
 /// Invalid inserts, and their error messages.
-const REFUSED: [(&str, &str); 23] = [
+const REFUSED: [(&str, &str); 25] = [
     ("(topic, payload) values ('', '1')", "topic is not"),
     ("(topic, payload) values (null, '1')", "topic is not"),
     (
@@ -205,6 +205,14 @@ const REFUSED: [(&str, &str); 23] = [
     (
         "(topic, payload, available_at) values ('a', '1', 'soon')",
         "available_at is not",
+    ),
+    (
+        r#"(topic, payload) values ('a', '{"a": ["\u0000"]}')"#,
+        r"the escape \u0000",
+    ),
+    (
+        r#"(topic, payload) values ('a', '{"\u0000": 1}')"#,
+        r"the escape \u0000",
     ),
     (
         "(topic, payload, headers) values ('a', '1', '[]')",
@@ -259,6 +267,8 @@ async fn an_invalid_plain_insert_says_why() {
         );
     }
     assert_eq!(number(&connection, "select count(*) from tenure_events"), 0);
+    let backslash = r#"insert into tenure_outbox (topic, payload) values ('a', '"\\u0000"')"#;
+    connection.execute(backslash, []).unwrap();
 }
 
 /// Proves: S4-003, S4-013, S4-014, S4-018, S4-024, S4-025, S4-030, S4-031

@@ -84,7 +84,7 @@ async fn a_new_event_is_pending(world: &dyn World) {
 /// Proves: S1-007
 async fn an_event_comes_back_as_it_was_given(world: &dyn World) {
     add_queue(world, "mail").await;
-    let payload = "{ \"b\":1,\"a\" : 1.0, \"b\": 2, \"z\":\"\\u0000]ß😀\" }";
+    let payload = "{ \"b\":1,\"a\" : 1.0, \"b\": 2, \"z\":\"\\u0001]ß😀\" }";
     let given = NewEvent::from_json("order.paid", payload)
         .queue("mail")
         .header("Trace", "ä'\"\\ b")

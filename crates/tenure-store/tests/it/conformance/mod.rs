@@ -89,6 +89,7 @@ macro_rules! list {
 
 mod claim;
 mod cluster;
+mod delays;
 mod guard;
 mod intake;
 mod keys;
@@ -121,6 +122,7 @@ pub(crate) fn all() -> impl Iterator<Item = Check> {
         cluster::CHECKS,
         turns::CHECKS,
         keys::CHECKS,
+        delays::CHECKS,
         prune::CHECKS,
         time::CHECKS,
         topics::CHECKS,
