@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::store::{
-    Answer, Bury, ChangeEndpoint, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, Due,
-    Enqueued, Examine, Filter, Finding, Intake, KeyFilter, KeyRecord, Keys, LeaseStore, NewReplay,
-    Operate, Page, Pause, ProvidesReplays, ProvidesWebhooks, ProvidesWorkLeases, Prune, Pruned,
-    Pruner, Queue, Queues, Reap, Reaped, Renew, RenewChunks, Renewed, Replay, ReplayOperation,
-    Replayed, Replays, SeparateTopic, Settle, Settlement, Skip, StepReplay, Stepped, StoreError,
-    StoreErrorKind, Webhooks, WorkerRecord, WorkerReport,
+    Answer, Bury, ChangeEndpoint, ChangeSettings, Claim, Cluster, ClusterSettings, Counts,
+    DelayedPage, Delays, Due, Enqueued, Examine, Filter, Finding, Intake, KeyFilter, KeyRecord,
+    Keys, LeaseStore, ListDelayed, NewReplay, Operate, Page, Pause, ProvidesReplays,
+    ProvidesWebhooks, ProvidesWorkLeases, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped,
+    Renew, RenewChunks, Renewed, Replay, ReplayOperation, Replayed, Replays, RetryAnswer, RetryNow,
+    SeparateTopic, Settle, Settlement, Skip, StepReplay, Stepped, StoreError, StoreErrorKind,
+    Webhooks, WorkerRecord, WorkerReport,
 };
 use tenure_core::webhook::{Call, CallRecord, Endpoint, EndpointHealth, EndpointId, NewEndpoint};
 use tenure_core::{
@@ -358,6 +359,14 @@ impl Cluster for FaultyStore {
 }
 
 impl Keys for FaultyStore {
+    fn blocked_keys<'a>(
+        &'a self,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, ItemId)>> {
+        self.through(Verb::Other, move || self.inner.blocked_keys(after, limit))
+    }
+
     fn keys(&self, filter: KeyFilter, limit: u32) -> Answer<'_, Vec<KeyRecord>> {
         self.through(Verb::Other, move || self.inner.keys(filter, limit))
     }
@@ -372,6 +381,16 @@ impl Keys for FaultyStore {
 
     fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
         self.through(Verb::Other, move || self.inner.skip(skip))
+    }
+}
+
+impl Delays for FaultyStore {
+    fn delayed<'a>(&'a self, list: &'a ListDelayed) -> Answer<'a, DelayedPage> {
+        self.through(Verb::Other, move || self.inner.delayed(list))
+    }
+
+    fn retry_now<'a>(&'a self, retry: &'a RetryNow) -> Answer<'a, Vec<(ItemId, RetryAnswer)>> {
+        self.through(Verb::Other, move || self.inner.retry_now(retry))
     }
 }
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use tenure_core::store::{
-    Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, Enqueued, Examine,
-    Filter, Finding, Intake, KeyFilter, KeyRecord, Keys, LeaseStore, Operate, Page, Pause,
-    ProvidesWorkLeases, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay,
-    Replayed, SeparateTopic, Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord,
-    WorkerReport,
+    Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, DelayedPage, Delays,
+    Enqueued, Examine, Filter, Finding, Intake, KeyFilter, KeyRecord, Keys, LeaseStore,
+    ListDelayed, Operate, Page, Pause, ProvidesWorkLeases, Prune, Pruned, Pruner, Queue, Queues,
+    Reap, Reaped, Renew, Renewed, Replay, Replayed, RetryAnswer, RetryNow, SeparateTopic, Settle,
+    Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord, WorkerReport,
 };
 use tenure_core::{
     Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Term, Timestamp, Token, WorkerId,
@@ -265,6 +265,14 @@ impl Cluster for Network {
 }
 
 impl Keys for Network {
+    fn blocked_keys<'a>(
+        &'a self,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, ItemId)>> {
+        self.store.inner.blocked_keys(after, limit)
+    }
+
     fn keys(&self, filter: KeyFilter, limit: u32) -> Answer<'_, Vec<KeyRecord>> {
         self.store.inner.keys(filter, limit)
     }
@@ -279,6 +287,16 @@ impl Keys for Network {
 
     fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
         self.store.inner.skip(skip)
+    }
+}
+
+impl Delays for Network {
+    fn delayed<'a>(&'a self, list: &'a ListDelayed) -> Answer<'a, DelayedPage> {
+        self.store.inner.delayed(list)
+    }
+
+    fn retry_now<'a>(&'a self, retry: &'a RetryNow) -> Answer<'a, Vec<(ItemId, RetryAnswer)>> {
+        self.store.inner.retry_now(retry)
     }
 }
 
