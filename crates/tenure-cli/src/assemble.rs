@@ -82,8 +82,8 @@ async fn attempt(config: &Config, worker: &WorkerId, schema: Schema) -> Result<T
         }
     }
     let tenure = Tenure::open_as(url, &config.store, worker.clone()).await?;
-    for (queue, term) in &config.queues {
-        tenure.add_queue(queue, *term).await?;
+    for (queue, rules) in &config.queues {
+        tenure.add_queue(queue, *rules).await?;
     }
     Ok(tenure)
 }

@@ -11,6 +11,7 @@ use crate::config::{Config, nearest};
 use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
+use crate::time::brief;
 
 /// Maximum number of attempts at a change that conflicts with concurrent changes.
 const ATTEMPTS: u32 = 10;
@@ -70,6 +71,9 @@ struct SettingView {
     from: &'static str,
     /// The line of the file, the variable or the flag.
     place: Option<String>,
+    /// The consequence of a value that depends on others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 async fn get(cx: &Context, names: &[String]) -> Result<Exit, Stop> {
@@ -87,7 +91,10 @@ async fn get(cx: &Context, names: &[String]) -> Result<Exit, Stop> {
     let rows = views.iter().map(|view| {
         vec![
             Cell::new(view.setting),
-            Cell::new(view.value.as_deref().unwrap_or("-")),
+            Cell::new(match (view.value.as_deref(), &view.note) {
+                (Some(value), Some(note)) => format!("{value} ({note})"),
+                (value, _) => value.unwrap_or("-").to_owned(),
+            }),
             Cell::new(match (&view.place, view.from) {
                 (Some(place), _) => place,
                 (None, "follows") => "follows lease.term",
@@ -153,10 +160,19 @@ fn in_force(config: &Config, cluster: &ClusterSettings) -> (Vec<SettingView>, Ve
             (false, true) => Some("follows"),
             (false, false) => None,
         };
-        view(config, name, Some(settings.get(*setting)), from)
+        SettingView {
+            note: (*setting == Setting::MaxRetries).then(|| window(&settings)),
+            ..view(config, name, Some(settings.get(*setting)), from)
+        }
     });
     let own = Config::own_keys().map(|name| view(config, name, config.text_of(name), None));
     (changeable.chain(own).collect(), problems)
+}
+
+/// The time that all retries of an item take.
+fn window(settings: &Settings) -> String {
+    let longest = settings.retry_policy().window(0);
+    format!("up to {}, about {}", brief(longest), brief(longest / 2))
 }
 
 fn view(
@@ -172,6 +188,7 @@ fn view(
         value,
         from: from.unwrap_or(layer),
         place: (!is_default).then(|| config.place(setting).to_string()),
+        note: None,
     }
 }
 

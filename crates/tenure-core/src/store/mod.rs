@@ -35,8 +35,8 @@ pub use lease::{
     Claim, Isolation, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
 };
 pub use operate::{
-    Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues,
-    Replay, Replayed, SeparateTopic,
+    Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts,
+    QueueRules, Queues, Replay, Replayed, SeparateTopic,
 };
 pub use prune::{Prune, Pruned, Pruner};
 pub use recovered::Recovered;

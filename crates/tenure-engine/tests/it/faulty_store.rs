@@ -10,9 +10,9 @@ use tenure_core::store::{
     Answer, Bury, ChangeEndpoint, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, Due,
     Enqueued, Examine, Filter, Finding, Intake, KeyFilter, KeyRecord, Keys, LeaseStore, NewReplay,
     Operate, Page, Pause, ProvidesReplays, ProvidesWebhooks, ProvidesWorkLeases, Prune, Pruned,
-    Pruner, Queue, Queues, Reap, Reaped, Renew, RenewChunks, Renewed, Replay, ReplayOperation,
-    Replayed, Replays, SeparateTopic, Settle, Settlement, Skip, StepReplay, Stepped, StoreError,
-    StoreErrorKind, Webhooks, WorkerRecord, WorkerReport,
+    Pruner, Queue, QueueRules, Queues, Reap, Reaped, Renew, RenewChunks, Renewed, Replay,
+    ReplayOperation, Replayed, Replays, SeparateTopic, Settle, Settlement, Skip, StepReplay,
+    Stepped, StoreError, StoreErrorKind, Webhooks, WorkerRecord, WorkerReport,
 };
 use tenure_core::webhook::{Call, CallRecord, Endpoint, EndpointHealth, EndpointId, NewEndpoint};
 use tenure_core::{
@@ -325,8 +325,8 @@ impl Queues for FaultyStore {
         self.through(Verb::Other, move || self.inner.separate_topics(now))
     }
 
-    fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
-        self.through(Verb::Other, move || self.inner.add_queue(name, term))
+    fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()> {
+        self.through(Verb::Other, move || self.inner.add_queue(name, rules))
     }
 
     fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded> {

@@ -12,9 +12,9 @@ use rand::rngs::StdRng;
 use tenure_core::store::{
     Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, Enqueued, Examine,
     Filter, Finding, Intake, KeyFilter, KeyRecord, Keys, LeaseStore, Operate, Page, Pause,
-    ProvidesWorkLeases, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay,
-    Replayed, SeparateTopic, Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord,
-    WorkerReport,
+    ProvidesWorkLeases, Prune, Pruned, Pruner, Queue, QueueRules, Queues, Reap, Reaped, Renew,
+    Renewed, Replay, Replayed, SeparateTopic, Settle, Settlement, Skip, StoreError, StoreErrorKind,
+    WorkerRecord, WorkerReport,
 };
 use tenure_core::{
     Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Term, Timestamp, Token, WorkerId,
@@ -227,8 +227,8 @@ impl Queues for Network {
         self.store.inner.separate_topics(now)
     }
 
-    fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
-        self.store.inner.add_queue(name, term)
+    fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()> {
+        self.store.inner.add_queue(name, rules)
     }
 
     fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded> {
