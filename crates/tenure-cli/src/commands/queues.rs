@@ -73,13 +73,13 @@ pub(crate) struct RuleArgs {
     /// The term of leases on events of this queue, in place of lease.term: 30s, 90s
     #[arg(long, value_name = "DURATION", value_parser = time::term, allow_hyphen_values = true)]
     term: Option<Term>,
-    /// The maximum number of retries of an event, in place of retry.max_retries
+    /// The maximum number of retries of an event, in place of `retry.max_retries`
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     max_retries: Option<u32>,
-    /// The maximum delay after the first failure, in place of retry.base; it doubles each time
+    /// The maximum delay after the first failure, in place of `retry.base`; it doubles each time
     #[arg(long, value_name = "DURATION", value_parser = time::delay, allow_hyphen_values = true)]
     retry_base: Option<Duration>,
-    /// The upper limit of the delays, in place of retry.cap
+    /// The upper limit of the delays, in place of `retry.cap`
     #[arg(long, value_name = "DURATION", value_parser = time::delay, allow_hyphen_values = true)]
     retry_cap: Option<Duration>,
 }

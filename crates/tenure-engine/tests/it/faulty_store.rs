@@ -16,7 +16,7 @@ use tenure_core::store::{
 };
 use tenure_core::webhook::{Call, CallRecord, Endpoint, EndpointHealth, EndpointId, NewEndpoint};
 use tenure_core::{
-    Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Term, Timestamp, Token, WorkerId,
+    Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Timestamp, Token, WorkerId,
 };
 use tenure_store::memory::MemoryStore;
 use tokio::time::{Instant, sleep};

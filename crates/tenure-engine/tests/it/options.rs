@@ -57,7 +57,8 @@ async fn a_queue_has_its_own_retries_and_a_handler_overrides_them() {
     rules.retry.base = Some(Duration::from_millis(1));
     rules.retry.cap = Some(Duration::from_millis(1));
     world.store.add_queue(&mail, rules).await.unwrap();
-    let at_once = || EventFn::new(|_: Event, _: Context| async { Err::<Outcome, _>("503") });
+    let at_once =
+        || EventFn::new(|_: Event, _: Context| async { Err::<Outcome, _>(Failure::new("503")) });
     let event = |topic| NewEvent::new(topic, &1).queue("mail").build().unwrap();
     let ids = world.enqueue_all(&[event("own"), event("of.queue")]).await;
     let routes: [(&str, Arc<dyn Handler>, _); 2] = [
@@ -77,7 +78,8 @@ async fn a_queue_has_its_own_retries_and_a_handler_overrides_them() {
 async fn each_handler_has_its_own_backoff() {
     let world = World::new();
     let most = Duration::from_hours(24 * 30);
-    let fail = || EventFn::new(|_: Event, _: Context| async { Err::<Outcome, _>("503") });
+    let fail =
+        || EventFn::new(|_: Event, _: Context| async { Err::<Outcome, _>(Failure::new("503")) });
     let options = HandlerOptions::new().backoff(most, most);
     let engine = world.start(WithOptions::new(Arc::new(fail()), options), World::config());
     let ids = world.enqueue_all(&events("slow", 10)).await;

@@ -274,9 +274,9 @@ async fn first_delay(changes: &[(Setting, &str)]) -> Duration {
     after
 }
 
-/// The delay is a random part of 24 h: below 1 s once in 86,400 runs.
+/// The delay is a random part of 20 h: at most 1 s once in 72,000 runs.
 async fn retry_base() {
-    let long = [(Setting::RetryBase, "24h"), (Setting::RetryCap, "24h")];
+    let long = [(Setting::RetryBase, "20h"), (Setting::RetryCap, "20h")];
     assert!(first_delay(&long).await > Duration::from_secs(1));
 }
 

@@ -17,7 +17,7 @@ use tenure_core::store::{
     WorkerRecord, WorkerReport,
 };
 use tenure_core::{
-    Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Term, Timestamp, Token, WorkerId,
+    Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Timestamp, Token, WorkerId,
 };
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
