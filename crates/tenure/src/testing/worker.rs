@@ -21,8 +21,8 @@ const REAPED_MAX: u32 = 10_000;
 ///
 /// Its clock is the system's plus the time added by [`advance`](Self::advance), and is passed to
 /// the store with every claim, settle and reap. A retry is due after the longest delay of its
-/// backoff: 1 s after the first failure, then 2 s, 4 s, up to 12 hours, unless the handler, the queue
-/// or the settings say otherwise. An item whose lease has lapsed is due at once.
+/// backoff: 1 s after the first failure, then 2 s, 4 s, up to 12 hours, unless the handler, the
+/// queue or the settings say otherwise. An item whose lease has lapsed is due at once.
 #[derive(Debug)]
 pub struct TestWorker {
     tenure: Tenure,

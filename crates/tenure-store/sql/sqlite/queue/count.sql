@@ -65,13 +65,13 @@ from (
     where failures > 1
     order by available_at desc
     limit 1000
-) as setback
+) as retried
 cross join tenure_events as event
 cross join tenure_keys as key_row
-where event.id = setback.id
+where event.id = retried.id
     and event.source is null
     and key_row.ordering_key = event.ordering_key
-    and key_row.head = setback.id
+    and key_row.head = retried.id
     and not key_row.is_blocked
     and not key_row.is_paused
     and key_row.state_since < :long
