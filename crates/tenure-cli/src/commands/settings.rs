@@ -433,6 +433,19 @@ mod tests {
     }
 
     #[test]
+    fn the_retries_have_a_note_with_the_time_that_they_take() {
+        let note = |values: &[(&str, &str)]| {
+            let (views, _) = in_force(&Config::default(), &cluster(values));
+            let mut notes = views.into_iter().filter_map(|view| view.note);
+            (notes.next(), notes.count())
+        };
+        let days = "up to 5d 6h, about 2d 15h".to_owned();
+        assert_eq!(note(&[]), (Some(days), 0));
+        let few = [("retry.max_retries", "2"), ("retry.base", "20s")];
+        assert_eq!(note(&few), (Some("up to 1m, about 30s".to_owned()), 0));
+    }
+
+    #[test]
     fn conflicting_settings_are_not_in_force() {
         let mut config = Config::default();
         config.settings.set(Setting::Heartbeat, "9s").unwrap();

@@ -153,6 +153,21 @@ mod tests {
     }
 
     #[test]
+    fn a_head_that_was_retried_for_over_an_hour_is_counted() {
+        let hour = KeyRecord::RETRIED_LONG;
+        for (age, end) in [(hour, ""), (hour * 2, "; 1 retried for over 1h")] {
+            let mut snapshot = snapshot();
+            let mut stuck = key("a", KeyState::Delayed, age);
+            if let Some(head) = &mut stuck.head {
+                head.counters.failures = 2;
+            }
+            snapshot.keys = vec![stuck];
+            let expected = format!("at one failing event for over 10m: \"a\" (2 behind){end}");
+            assert_eq!(finding(&snapshot, "keys"), expected);
+        }
+    }
+
+    #[test]
     fn a_pause_does_not_hide_a_block() {
         let mut snapshot = snapshot();
         snapshot.keys = vec![key("a", KeyState::Paused, Duration::ZERO)];
