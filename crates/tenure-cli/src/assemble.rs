@@ -115,8 +115,8 @@ async fn attempt(
     }
     let open = async {
         let tenure = Tenure::open_as(url, &config.store, worker.clone()).await?;
-        for (queue, term) in &config.queues {
-            tenure.add_queue(queue, *term).await?;
+        for (queue, rules) in &config.queues {
+            tenure.add_queue(queue, *rules).await?;
         }
         Ok(tenure)
     };

@@ -21,7 +21,7 @@ pub(crate) const JOB_SOCKET: &str = "TENURE_JOB_SOCKET";
 const POSTGRES_PASSWORD: &str = "PGPASSWORD";
 
 /// Each variable, and the setting that it overrides.
-pub(crate) const VARIABLES: [(&str, &str); 34] = [
+pub(crate) const VARIABLES: [(&str, &str); 36] = [
     (DATABASE, "database"),
     ("TENURE_STORE_SCHEMA", "store.schema"),
     ("TENURE_STORE_CONNECTIONS", "store.connections"),
@@ -42,6 +42,8 @@ pub(crate) const VARIABLES: [(&str, &str); 34] = [
     ("TENURE_LEASE_MAX_HOLD", "lease.max_hold"),
     ("TENURE_REAPER_INTERVAL", "reaper.interval"),
     ("TENURE_RETRY_MAX_RETRIES", "retry.max_retries"),
+    ("TENURE_RETRY_BASE", "retry.base"),
+    ("TENURE_RETRY_CAP", "retry.cap"),
     ("TENURE_RETRY_MAX_CRASHES", "retry.max_crashes"),
     ("TENURE_KEY_ON_DEAD", "key.on_dead"),
     ("TENURE_RETENTION_PUBLISHED", "retention.published"),

@@ -1,5 +1,8 @@
 //! Durations and timestamps for people: `30s`, `1h 30m`, `2026-11-15`, `3m ago`.
 
+use std::time::Duration;
+
+use tenure::lease::RetryPolicy;
 pub(crate) use tenure::settings::{brief_duration as brief, parse_duration as duration};
 use tenure::store::{Clock, SystemClock, Timestamp};
 use tenure::{Invalid, Term};
@@ -33,6 +36,15 @@ pub(crate) fn term(text: &str) -> Result<Term, Invalid> {
     Term::renewable(duration(text)?)
 }
 
+/// Parses a delay before a retry.
+pub(crate) fn delay(text: &str) -> Result<Duration, Invalid> {
+    let delay = duration(text)?;
+    if RetryPolicy::DELAYS.contains(&delay) {
+        return Ok(delay);
+    }
+    Err(Invalid::new("the delay", format!("{text:?}"), "1ms to 30d"))
+}
+
 /// `3m 5s ago`, or `in 20s`.
 pub(crate) fn relative(moment: Timestamp, now: Timestamp) -> String {
     if moment > now {
@@ -43,8 +55,6 @@ pub(crate) fn relative(moment: Timestamp, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -61,7 +61,7 @@ pub use new_event::NewEvent;
 pub use outcome::{IntoOutcome, Outcome, OutcomeKind};
 pub use publisher::{Publication, PublishError, PublishErrorKind, Publisher, Publishing};
 pub use queue::{Priority, QueueName};
-pub use retry::{Again, DELAY_MIN, Failure, LapsePolicy, RetryPolicy};
+pub use retry::{Again, DELAY_MIN, Failure, LapsePolicy, RetryPolicy, RetryRules};
 pub use settings::{LeaseTiming, Setting, Settings};
 pub use state::{Cause, State, TRANSITIONS};
 pub use table::{

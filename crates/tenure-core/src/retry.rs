@@ -4,11 +4,13 @@
 //! `max_crashes` limits lapsed leases. A release counts towards neither, so a rolling deploy cannot
 //! kill an item.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::invalid::Invalid;
 use crate::outcome::Outcome;
 use crate::reason;
+use crate::time::duration_text;
 use crate::turn::OnDead;
 
 /// Minimum delay after a failure or a lapse.
@@ -112,26 +114,30 @@ pub enum Again {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// Maximum number of retries; the next failure is final. Default 10.
+    /// Maximum number of retries; the next failure is final. Default 25.
     pub max_retries: u32,
     /// Maximum delay after the first failure; the maximum doubles with each further failure.
     /// Default 1 s.
     pub base: Duration,
-    /// Upper limit of the delays that the policy chooses. Default 5 min.
+    /// Upper limit of the delays that the policy chooses. Default 12 h.
     pub cap: Duration,
 }
 
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            max_retries: 10,
+            max_retries: 25,
             base: Duration::from_secs(1),
-            cap: Duration::from_mins(5),
+            cap: Duration::from_hours(12),
         }
     }
 }
 
 impl RetryPolicy {
+    /// Range of `base` and `cap`.
+    pub const DELAYS: RangeInclusive<Duration> =
+        Duration::from_millis(1)..=Duration::from_hours(30 * 24);
+
     /// Creates the policy that allows `attempts` attempts in total: `max_retries + 1`.
     ///
     /// # Errors
@@ -179,10 +185,82 @@ impl RetryPolicy {
             .clamp(DELAY_MIN, ceiling.max(DELAY_MIN))
     }
 
+    /// Returns the longest time that the delays take together, from failure number `failures + 1`
+    /// to the last retry. With full jitter, they take half of it in the mean.
+    ///
+    /// ```
+    /// use tenure_core::{RetryPolicy, brief_duration};
+    ///
+    /// let policy = RetryPolicy::default();
+    /// assert_eq!(brief_duration(policy.window(0)), "5d 6h");
+    /// assert_eq!(policy.window(policy.max_retries).as_secs(), 0);
+    /// ```
+    pub fn window(&self, failures: u32) -> Duration {
+        // From here on, all delays have the same maximum.
+        let level = self.max_retries.min(u32::BITS);
+        let rising = (failures..level).map(|failures| self.ceiling(failures));
+        let rising = rising.fold(Duration::ZERO, Duration::saturating_add);
+        let rest = self.max_retries.saturating_sub(failures.max(level));
+        rising.saturating_add(self.ceiling(level).saturating_mul(rest))
+    }
+
+    /// Returns this policy with the rules that override it.
+    #[must_use]
+    pub fn with(self, rules: RetryRules) -> Self {
+        Self {
+            max_retries: rules.max_retries.unwrap_or(self.max_retries),
+            base: rules.base.unwrap_or(self.base),
+            cap: rules.cap.unwrap_or(self.cap),
+        }
+    }
+
     /// Returns the maximum delay after `failures` earlier failures.
     fn ceiling(&self, failures: u32) -> Duration {
         let factor = 2_u32.saturating_pow(failures);
         self.base.saturating_mul(factor).min(self.cap)
+    }
+}
+
+/// Values of a queue or a handler that override those of a [`RetryPolicy`]; `None` overrides
+/// nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetryRules {
+    /// Maximum number of retries; the next failure is final.
+    pub max_retries: Option<u32>,
+    /// Maximum delay after the first failure.
+    pub base: Option<Duration>,
+    /// Upper limit of the delays.
+    pub cap: Option<Duration>,
+}
+
+impl RetryRules {
+    /// Returns these rules, completed by `other`: each value of `self` comes first.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            max_retries: self.max_retries.or(other.max_retries),
+            base: self.base.or(other.base),
+            cap: self.cap.or(other.cap),
+        }
+    }
+
+    /// Checks that the delays are 1 ms to 30 days, and that the cap is not below the base.
+    ///
+    /// # Errors
+    /// A value is out of range; the message names it.
+    pub fn check(&self) -> Result<(), Invalid> {
+        for (field, delay) in [("retry_base", self.base), ("retry_cap", self.cap)] {
+            if let Some(delay) = delay.filter(|delay| !RetryPolicy::DELAYS.contains(delay)) {
+                return Err(Invalid::new(field, duration_text(delay), "1ms to 30d"));
+            }
+        }
+        match (self.base, self.cap) {
+            (Some(base), Some(cap)) if cap < base => {
+                let expected = format!("at least retry_base ({})", duration_text(base));
+                Err(Invalid::new("retry_cap", duration_text(cap), expected))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

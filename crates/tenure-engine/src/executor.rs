@@ -104,7 +104,7 @@ async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
             failures,
             endpoint,
             failure: &failure,
-            max_retries: rules.max_retries,
+            retry: rules.retry,
             chance: shared.rng.chance(),
         })
     });

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tenure_core::webhook::{AttemptOutcome, Reply};
 use tenure_core::{
-    Content, Event, Failure, Fence, IntoOutcome, Item, ItemId, Outcome, RetryPolicy, Token,
-    TopicPattern, TopicSet,
+    Content, Event, Failure, Fence, IntoOutcome, Item, ItemId, Outcome, RetryPolicy, RetryRules,
+    Token, TopicPattern, TopicSet,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -107,8 +107,8 @@ impl fmt::Debug for dyn Handler {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Maximum number of retries.
-    pub max_retries: Option<u32>,
+    /// Retries.
+    pub retry: RetryRules,
     /// Limit on items of this handler that run at once.
     pub limit: Option<Limit>,
 }
@@ -122,16 +122,16 @@ pub struct Failed<'a> {
     pub endpoint: Option<u32>,
     /// The error, with the handler's retry advice.
     pub failure: &'a Failure,
-    /// Maximum number of retries of the handler; `None`: as in the settings.
-    pub max_retries: Option<u32>,
+    /// Rules of the handler and of the queue that override the settings.
+    pub retry: RetryRules,
     /// Random number from 0 to 1, for jitter.
     pub chance: f64,
 }
 
 impl Failed<'_> {
     /// Outcome of the failure: the handler's own decision, or else the retry policy's.
-    pub(crate) fn judge(&self, handler: &dyn Handler, mut policy: RetryPolicy) -> Outcome {
-        policy.max_retries = self.max_retries.unwrap_or(policy.max_retries);
+    pub(crate) fn judge(&self, handler: &dyn Handler, policy: RetryPolicy) -> Outcome {
+        let policy = policy.with(self.retry);
         let own = handler.judge(self);
         own.unwrap_or_else(|| policy.judge(self.failures, self.failure, self.chance))
     }

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Item, Lease, Outcome, Settings, TopicSet};
+use tenure_core::{Item, Lease, Outcome, RetryRules, Settings, TopicSet};
 use tokio::time::Instant;
 
 use crate::executor::{answered, fanned_out};
@@ -47,8 +47,9 @@ impl Inline {
         &self.settings
     }
 
-    /// Runs the handler on an item that is held under this lease. A panic is a failure.
-    pub async fn handle(&self, item: Item, lease: &Lease) -> Handled {
+    /// Runs the handler on an item that is held under this lease and whose queue has these retry
+    /// rules. A panic is a failure.
+    pub async fn handle(&self, item: Item, lease: &Lease, queue: RetryRules) -> Handled {
         let rules = self.handler.rules(&item);
         let max_hold = self.settings.max_hold();
         let max_hold = self
@@ -65,7 +66,7 @@ impl Inline {
                 failures,
                 endpoint: None,
                 failure: &failure,
-                max_retries: rules.max_retries,
+                retry: rules.retry.or(queue),
                 chance: CHANCE,
             };
             failed.judge(self.handler.as_ref(), self.settings.retry_policy())

@@ -1,11 +1,11 @@
-//! `HandlerOptions`: retries, timeout and concurrency of one handler, which override the settings
-//! of its worker.
+//! `HandlerOptions`: retries, timeout and concurrency of one handler, which override the rules of
+//! its queue and the settings of its worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Event, Failure, Item, Outcome, duration_text};
+use tenure_core::{Event, Failure, Item, Outcome, RetryPolicy, RetryRules, duration_text};
 use tokio::time::{Instant, timeout_at};
 
 use crate::handler::{Context, Failed, Handler, Handling, Readiness, Rules, TopicsAnswer};
@@ -13,7 +13,7 @@ use crate::handler::{Context, Failed, Handler, Handling, Readiness, Rules, Topic
 /// Added to the timeout of a handler to get the maximum hold, so that the timeout fires first.
 const AFTER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Options of one handler that override the settings of its worker.
+/// Options of one handler that override the rules of its queue and the settings of its worker.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,6 +21,7 @@ const AFTER_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// let slow = HandlerOptions::new()
 ///     .retries(3)
+///     .backoff(Duration::from_secs(5), Duration::from_secs(3_600))
 ///     .timeout(Duration::from_secs(300))
 ///     .concurrency(2);
 /// # drop(slow);
@@ -28,7 +29,7 @@ const AFTER_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "options have no effect until a handler gets them"]
 pub struct HandlerOptions {
-    retries: Option<u32>,
+    retry: RetryRules,
     timeout: Option<Duration>,
     concurrency: Option<u32>,
 }
@@ -41,7 +42,16 @@ impl HandlerOptions {
 
     /// Sets the maximum number of retries; with 0, the first failure is final.
     pub fn retries(mut self, retries: u32) -> Self {
-        self.retries = Some(retries);
+        self.retry.max_retries = Some(retries);
+        self
+    }
+
+    /// Sets the delays before retries: at most `base` after the first failure, twice as much after
+    /// each further one, at most `cap`. Both are limited to 1 ms to 30 days.
+    pub fn backoff(mut self, base: Duration, cap: Duration) -> Self {
+        let (least, most) = RetryPolicy::DELAYS.into_inner();
+        self.retry.base = Some(base.clamp(least, most));
+        self.retry.cap = Some(cap.clamp(least, most));
         self
     }
 
@@ -61,10 +71,10 @@ impl HandlerOptions {
         self
     }
 
-    /// The retries, if set.
+    /// The retries and their delays, as far as set.
     #[doc(hidden)]
-    pub fn own_retries(&self) -> Option<u32> {
-        self.retries
+    pub fn own_retry(&self) -> RetryRules {
+        self.retry
     }
 
     /// The timeout, if set.
@@ -182,7 +192,7 @@ impl Handler for WithOptions {
     fn rules(&self, item: &Item) -> Rules {
         let inner = self.inner.rules(item);
         Rules {
-            max_retries: self.options.retries.or(inner.max_retries),
+            retry: self.options.retry.or(inner.retry),
             limit: self.limit.or(inner.limit),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::{ClusterSettings, Queue, StoreError};
-use tenure_core::{QueueName, Settings, Term};
+use tenure_core::{Event, Item, QueueName, RetryRules, Settings, Term};
 use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
@@ -30,6 +30,8 @@ pub(crate) struct ActiveSettings {
     pub(crate) version: u64,
     /// Queues to serve, grouped by term.
     pub(crate) groups: Arc<[QueueGroup]>,
+    /// Retry rules of the queues that have their own.
+    pub(crate) retries: Arc<BTreeMap<QueueName, RetryRules>>,
     /// The cluster's settings were read; the worker claims nothing before that.
     pub(crate) is_loaded: bool,
     /// Claims come from endpoint lanes that a chooser selects.
@@ -44,6 +46,16 @@ impl ActiveSettings {
             settings,
             ..Self::default()
         }
+    }
+
+    /// Retry rules of the item's queue.
+    pub(crate) fn retry_of(&self, item: &Item) -> RetryRules {
+        if self.retries.is_empty() {
+            return RetryRules::default();
+        }
+        let queue = item.content.event().map(Event::queue);
+        let rules = queue.and_then(|queue| self.retries.get(queue));
+        rules.copied().unwrap_or_default()
     }
 
     /// Shortest heartbeat of all queues.
@@ -110,8 +122,12 @@ impl SettingsWatcher {
                 (old.settings.clone(), old.version)
             }
         };
+        let own_retries = |queue: &&Queue| queue.rules.retry != RetryRules::default();
+        let retries = queues.iter().filter(own_retries);
+        let retries = retries.map(|queue| (queue.name.clone(), queue.rules.retry));
         let new = ActiveSettings {
             groups: self.groups(shared, &settings, queues).into(),
+            retries: Arc::new(retries.collect()),
             settings,
             version,
             is_loaded: true,
@@ -159,7 +175,7 @@ impl SettingsWatcher {
         let mut groups: BTreeMap<Option<Term>, Vec<QueueName>> = BTreeMap::new();
         for queue in queues {
             if wanted.is_empty() || wanted.contains(&queue.name) {
-                let term = queue.term.filter(|term| *term != settings.term);
+                let term = queue.rules.term.filter(|term| *term != settings.term);
                 groups.entry(term).or_default().push(queue.name.clone());
             }
         }

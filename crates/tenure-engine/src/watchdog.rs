@@ -69,7 +69,7 @@ async fn end(shared: Arc<Shared>, overdue: OverdueItem) {
         failures: running.failures,
         endpoint: running.delivery.map(|(endpoint, _)| endpoint),
         failure: &failure,
-        max_retries: running.max_retries,
+        retry: running.retry,
         chance: shared.rng.chance(),
     });
     let mut pending = overdue.pending;

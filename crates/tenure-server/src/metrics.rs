@@ -75,6 +75,11 @@ fn gauges(counts: &Counts) -> String {
     );
     page.value(&[], counts.lapsed);
     page.gauge(
+        "tenure_keys_retried_long",
+        "Keys whose head has been retried for over an hour with events behind it, up to 1000.",
+    );
+    page.value(&[], counts.retried_keys);
+    page.gauge(
         "tenure_queue_items",
         "Pending items of a queue: due, delayed, or behind another item of their key.",
     );
@@ -162,6 +167,7 @@ mod tests {
             lapsed: 1,
             done: 7,
             dead: 6,
+            retried_keys: 5,
             ..Counts::default()
         };
         let text = gauges(&counts);
@@ -172,6 +178,7 @@ mod tests {
             "tenure_items{state=\"done\"} 7",
             "tenure_items{state=\"dead\"} 6",
             "tenure_items_lapsed 1",
+            "tenure_keys_retried_long 5",
             "tenure_queue_items{queue=\"mail\",when=\"due\"} 3",
             "tenure_queue_items{queue=\"mail\",when=\"delayed\"} 2",
             "tenure_queue_items{queue=\"mail\",when=\"behind\"} 8",

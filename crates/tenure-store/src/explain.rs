@@ -51,16 +51,18 @@ pub async fn explain_item(
     // An event behind the head of its key waits for that head, so the queue of the head counts.
     let first = key.as_ref().and_then(|key| key.head.as_ref());
     let queue = queue_of(first.unwrap_or(&record));
-    let paused = |other: &Queue| other.name == queue && other.paused;
+    let its_own = |other: &Queue| other.name == queue;
+    let found = store.queues().await?.into_iter().find(its_own);
+    let rules = found.as_ref().map(|queue| queue.rules).unwrap_or_default();
     let counts = store.count(None).await?;
     let facts = Facts {
-        is_paused: store.queues().await?.iter().any(paused),
+        is_paused: found.is_some_and(|queue| queue.paused),
         counts: match &endpoint {
             Some(endpoint) => counts_of(counts.deliveries.endpoints, &endpoint.number),
             None => counts_of(counts.queues, &queue),
         },
         workers: present(workers, moment),
-        settings: settings.clone(),
+        settings: settings.clone().with_retry(rules.retry),
         key,
         endpoint,
     };

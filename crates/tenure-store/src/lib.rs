@@ -33,6 +33,7 @@ mod open;
 mod page;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod queue_rules;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod refusal_reason;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

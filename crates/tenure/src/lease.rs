@@ -6,8 +6,8 @@ pub use tenure_core::store::{
 };
 pub use tenure_core::{
     Again, Boundary, Content, Counters, Fence, Guarded, Held, Hold, Item, ItemId, LapsePolicy,
-    Lateness, Lease, OutcomeKind, PastHold, Record, Refusal, RetryPolicy, State, Term, Token,
-    WorkerId,
+    Lateness, Lease, OutcomeKind, PastHold, Record, Refusal, RetryPolicy, RetryRules, State, Term,
+    Token, WorkerId,
 };
 
 pub use crate::tenure::new_worker_id;

@@ -3,9 +3,9 @@
 pub use tenure_core::store::{
     Bury, Counts, DelayPosition, DelayedIn, DelayedPage, DeliveryCounts, Filter, Finding,
     KeyFilter, KeyRecord, KeyState, Kind, ListDelayed, NewReplay, OnStep, Page, Pause, Presence,
-    Prune, Pruned, Queue, QueueCounts, Replay, ReplayOperation, ReplayRate, ReplayState, Replayed,
-    RetryAnswer, RetryNow, SeparateTopic, Skip, StepReplay, Stepped, Verdict, WorkerRecord,
-    WorkerReport,
+    Prune, Pruned, Queue, QueueCounts, QueueRules, Replay, ReplayOperation, ReplayRate,
+    ReplayState, Replayed, RetryAnswer, RetryNow, SeparateTopic, Skip, StepReplay, Stepped,
+    Verdict, WorkerRecord, WorkerReport,
 };
 pub use tenure_core::{Facts, OnDead, Why, reason, why};
 pub use tenure_engine::{Check, Duties, Duty, Health, OutcomeCounts, metrics};
@@ -14,7 +14,7 @@ pub use crate::worker::Watch;
 
 use tenure_core::store::{ChangeSettings, ClusterSettings, StoreError};
 use tenure_core::{
-    Guarded, ItemId, NewEvent, PastHold, QueueName, Record, Settings, Term, Timestamp, TopicSet,
+    Guarded, ItemId, NewEvent, PastHold, QueueName, Record, Settings, Timestamp, TopicSet,
 };
 use tenure_store::explain_item;
 
@@ -338,14 +338,15 @@ impl Tenure {
         self.store().queues().await
     }
 
-    /// Adds a queue, or changes the term of an existing one.
+    /// Adds a queue, or changes the rules of an existing one.
     ///
-    /// Workers use the term of a queue if it has one; a manual claim names its own.
+    /// Workers use the rules that a queue has; a manual claim names its own term. The options of a
+    /// handler override the retry rules of its queue, and these override the settings.
     ///
     /// # Errors
-    /// The database is unavailable.
-    pub async fn add_queue(&self, name: &QueueName, term: Option<Term>) -> Result<(), StoreError> {
-        self.store().add_queue(name, term).await
+    /// A rule is out of range, or the database is unavailable.
+    pub async fn add_queue(&self, name: &QueueName, rules: QueueRules) -> Result<(), StoreError> {
+        self.store().add_queue(name, rules).await
     }
 
     /// Pauses a queue: claims skip it. Refused if it does not exist.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tenure::operate::QueueRules;
 use tenure::store::QueueName;
 use tenure::{Failure, NewEvent, Outcome, Settings, Term, Worker};
 
@@ -60,7 +61,11 @@ pub(super) async fn measure(
 /// tables are the same on both sides.
 async fn fill(yardstick: &Yardstick, queue: &QueueName, items: u32) -> Result<(), Stop> {
     let tenure = open(yardstick).await?;
-    tenure.add_queue(queue, Some(Term::new(TERM)?)).await?;
+    let rules = QueueRules {
+        term: Some(Term::new(TERM)?),
+        ..QueueRules::default()
+    };
+    tenure.add_queue(queue, rules).await?;
     let mut events = Vec::new();
     for _ in 0..1000 {
         events.push(NewEvent::from(crate::yardstick::event()).queue(queue.as_str()));

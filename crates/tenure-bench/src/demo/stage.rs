@@ -14,7 +14,7 @@ use anstyle::{AnsiColor, Style};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 use tenure::lease::{Held, OutcomeKind};
-use tenure::operate::Filter;
+use tenure::operate::{Filter, QueueRules};
 use tenure::store::QueueName;
 use tenure::{Event, Fence, ItemId, State, StoreError, Tenure, Term};
 use tokio::task::JoinHandle;
@@ -282,7 +282,7 @@ impl<'a> Stage<'a> {
             self.until("a worker is paused", async || process.is_paused())
                 .await?;
             let default = QueueName::default();
-            let write = self.tenure.add_queue(&default, None);
+            let write = self.tenure.add_queue(&default, QueueRules::default());
             if tokio::time::timeout(FREE, write).await.is_ok() {
                 let held = self.in_work(name).await?;
                 if !held.is_empty() {

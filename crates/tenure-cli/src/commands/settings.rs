@@ -11,6 +11,7 @@ use crate::config::{Config, nearest};
 use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
+use crate::time::brief;
 
 /// Maximum number of attempts at a change that conflicts with concurrent changes.
 const ATTEMPTS: u32 = 10;
@@ -70,6 +71,9 @@ struct SettingView {
     from: &'static str,
     /// The line of the file, the variable or the flag.
     place: Option<String>,
+    /// The consequence of a value that depends on others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 async fn get(cx: &Context, names: &[String]) -> Result<Exit, Stop> {
@@ -96,7 +100,10 @@ async fn get(cx: &Context, names: &[String]) -> Result<Exit, Stop> {
     let rows = views.iter().map(|view| {
         vec![
             Cell::new(view.setting),
-            Cell::new(view.value.as_deref().unwrap_or("-")),
+            Cell::new(match (view.value.as_deref(), &view.note) {
+                (Some(value), Some(note)) => format!("{value} ({note})"),
+                (value, _) => value.unwrap_or("-").to_owned(),
+            }),
             Cell::new(match (&view.place, view.from) {
                 (Some(place), _) => place,
                 (None, "follows") => "follows lease.term",
@@ -162,10 +169,19 @@ fn in_force(config: &Config, cluster: &ClusterSettings) -> (Vec<SettingView>, Ve
             (false, true) => Some("follows"),
             (false, false) => None,
         };
-        view(config, name, Some(settings.get(*setting)), from)
+        SettingView {
+            note: (*setting == Setting::MaxRetries).then(|| window(&settings)),
+            ..view(config, name, Some(settings.get(*setting)), from)
+        }
     });
     let own = Config::own_keys().map(|name| view(config, name, config.text_of(name), None));
     (changeable.chain(own).collect(), problems)
+}
+
+/// The time that all retries of an item take.
+fn window(settings: &Settings) -> String {
+    let longest = settings.retry_policy().window(0);
+    format!("up to {}, about {}", brief(longest), brief(longest / 2))
 }
 
 fn view(
@@ -181,6 +197,7 @@ fn view(
         value,
         from: from.unwrap_or(layer),
         place: (!is_default).then(|| config.place(setting).to_string()),
+        note: None,
     }
 }
 
@@ -422,6 +439,19 @@ mod tests {
         let changes = parse(&["lease.term=20s", "lease.heartbeat=default"]).unwrap();
         let (_, after) = check_changes(&Config::default(), &cluster, &changes).unwrap();
         assert_eq!(after.get(Setting::Heartbeat), "5s");
+    }
+
+    #[test]
+    fn the_retries_have_a_note_with_the_time_that_they_take() {
+        let note = |values: &[(&str, &str)]| {
+            let (views, _) = in_force(&Config::default(), &cluster(values));
+            let mut notes = views.into_iter().filter_map(|view| view.note);
+            (notes.next(), notes.count())
+        };
+        let days = "up to 5d 6h, about 2d 15h".to_owned();
+        assert_eq!(note(&[]), (Some(days), 0));
+        let few = [("retry.max_retries", "2"), ("retry.base", "20s")];
+        assert_eq!(note(&few), (Some("up to 1m, about 30s".to_owned()), 0));
     }
 
     #[test]

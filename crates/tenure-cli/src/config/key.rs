@@ -30,7 +30,7 @@ impl Form {
 }
 
 /// Every single value; `tenure.default.toml` has them in the same order.
-pub(super) const KEYS: [(&str, Form); 34] = [
+pub(super) const KEYS: [(&str, Form); 36] = [
     ("database", Form::Text),
     ("store.schema", Form::Text),
     ("store.connections", Form::Number),
@@ -51,6 +51,8 @@ pub(super) const KEYS: [(&str, Form); 34] = [
     ("lease.max_hold", Form::Duration),
     ("reaper.interval", Form::Duration),
     ("retry.max_retries", Form::Number),
+    ("retry.base", Form::Duration),
+    ("retry.cap", Form::Duration),
     ("retry.max_crashes", Form::Number),
     ("key.on_dead", Form::Text),
     ("retention.published", Form::Duration),

@@ -15,10 +15,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tenure::operate::QueueRules;
 use tenure::publish::TopicPattern;
 use tenure::settings::{Setting, duration_text};
 use tenure::store::QueueName;
-use tenure::{Settings, StoreConfig, Term};
+use tenure::{Settings, StoreConfig};
 
 pub(crate) use self::complaint::{Complaint, Place};
 pub(crate) use self::key::nearest;
@@ -44,7 +45,7 @@ pub(crate) struct Config {
     /// The queues that this process serves; empty means all.
     pub(crate) serve_queues: Vec<QueueName>,
     /// Queues that `serve`, `work` and `jobs run` add at their start.
-    pub(crate) queues: Vec<(QueueName, Option<Term>)>,
+    pub(crate) queues: Vec<(QueueName, QueueRules)>,
     /// This process's settings; those of the cluster override them.
     pub(crate) settings: Settings,
     pub(crate) publishers: BTreeMap<String, PublisherConfig>,

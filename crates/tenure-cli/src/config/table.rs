@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tenure::Term;
+use tenure::lease::{RetryPolicy, RetryRules};
+use tenure::operate::QueueRules;
 use tenure::publish::TopicPattern;
 use tenure::settings::{duration_text, parse_duration};
 use tenure::store::QueueName;
@@ -17,7 +19,7 @@ use super::{PublisherConfig, Route};
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    pub(super) queues: Vec<(QueueName, Option<Term>)>,
+    pub(super) queues: Vec<(QueueName, QueueRules)>,
     /// By name; `None` for an invalid one.
     pub(super) publishers: BTreeMap<String, (Option<PublisherConfig>, Place)>,
     /// `None` when the file has no routes.
@@ -57,7 +59,8 @@ impl Tables {
     }
 
     fn queue(&mut self, walk: &mut Walk<'_>, value: &Located<'_>) {
-        let Some(mut fields) = Fields::open(walk, "queues", &["name", "term"], value) else {
+        const KNOWN: [&str; 5] = ["name", "term", "max_retries", "retry_base", "retry_cap"];
+        let Some(mut fields) = Fields::open(walk, "queues", &KNOWN, value) else {
             return;
         };
         let term = fields.parsed("term", Form::Duration, |text| {
@@ -65,6 +68,7 @@ impl Tables {
             Term::renewable(length)
                 .map_err(|_cause| expected(&duration_text(length), &Term::renewable_range()))
         });
+        let retry = fields.retry();
         let name = fields.required("name", Form::Text, |text| {
             QueueName::new(text).map_err(|_cause| expected(&quoted(text), "a name such as mail"))
         });
@@ -76,7 +80,7 @@ impl Tables {
             );
             return walk.complain(&value.span(), text, None);
         }
-        self.queues.push((name, term));
+        self.queues.push((name, QueueRules { term, retry }));
     }
 
     fn route(&mut self, walk: &mut Walk<'_>, value: &Located<'_>) -> Option<Route> {
@@ -260,6 +264,35 @@ impl<'w, 'a, 't> Fields<'w, 'a, 't> {
                 self.is_valid = false;
                 None
             }
+        }
+    }
+
+    /// The retry rules of a queue.
+    fn retry(&mut self) -> RetryRules {
+        let delay = |text: &str| {
+            let delay = length(text)?;
+            let is_in_range = RetryPolicy::DELAYS.contains(&delay);
+            let wrong = || expected(&duration_text(delay), "1ms to 30d");
+            is_in_range.then_some(delay).ok_or_else(wrong)
+        };
+        let max_retries = self.parsed("max_retries", Form::Number, |text| {
+            let number = text.parse();
+            number.map_err(|_cause| expected(text, "a whole number such as 3"))
+        });
+        let base = self.parsed("retry_base", Form::Duration, delay);
+        let cap = self.parsed("retry_cap", Form::Duration, |text| {
+            match (delay(text)?, base) {
+                (cap, Some(base)) if cap < base => {
+                    let least = format!("at least retry_base ({})", duration_text(base));
+                    Err(expected(&duration_text(cap), &least))
+                }
+                (cap, _) => Ok(cap),
+            }
+        });
+        RetryRules {
+            max_retries,
+            base,
+            cap,
         }
     }
 

@@ -42,6 +42,35 @@ async fn queues_are_listed_by_name() {
 }
 
 #[tokio::test]
+async fn a_queue_has_its_own_retries_until_others_are_given() {
+    for place in everywhere().await {
+        let add = ["queues", "add", "mail", "--max-retries", "3"];
+        place
+            .run(&[&add[..], &["--retry-base", "5s"]].concat())
+            .succeeded();
+        let output = place.run(&["queues", "add", "mail", "--retry-cap", "1h", "--json"]);
+        let output = output.succeeded();
+        assert_eq!(output.field("max_retries"), "3");
+        assert_eq!(output.field("retry_base_ms"), "5000");
+        assert_eq!(output.field("retry_cap_ms"), "3600000");
+        assert_eq!(output.field("term_ms"), "null");
+        let output = place.run(&["queues", "list"]).succeeded();
+        assert!(
+            output.out.contains("\nmail     30s   3 in up to 35s"),
+            "{output:?}"
+        );
+        let default = "\ndefault  30s   25 in up to 5d 6h";
+        assert!(output.out.contains(default), "{output:?}");
+        let output = place.run(&["queues", "add", "mail", "--retry-cap", "1s"]);
+        output.failed(
+            2,
+            "retry_cap is 1s; expected at least retry_base (5s)",
+            "nothing was changed",
+        );
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_queue_gives_exit_code_3() {
     for place in everywhere().await {
         let output = place.run(&["queues", "pause", "mail"]);

@@ -65,9 +65,32 @@ async fn why_names_the_holder_of_a_claimed_event_and_the_next_attempt_of_a_faile
         assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
         let (code, output) = why(&place, &id);
         assert_eq!(code, "backoff");
-        let expected = "it failed once (10 are allowed), last with \"the receiver said\\n503\"; \
+        let expected = "it failed once (25 are allowed), last with \"the receiver said\\n503\"; \
                         it is retried in ";
         assert!(output.out.starts_with(expected), "{output:?}");
+        assert!(
+            output.out.ends_with(", and at most for another 5d 7h\n"),
+            "{output:?}"
+        );
+        let few = [
+            "--max-retries",
+            "2",
+            "--retry-base",
+            "3h",
+            "--retry-cap",
+            "3h",
+        ];
+        place
+            .run(&[&["queues", "add", "default"], &few[..]].concat())
+            .succeeded();
+        let (_, output) = why(&place, &id);
+        assert!(
+            output.out.starts_with("it failed once (2 are allowed), "),
+            "{output:?}"
+        );
+        // One more retry, after one hour and then up to three.
+        let rest = output.out.split_once(", and at most for another 3h 59m");
+        assert!(rest.is_some(), "{output:?}");
     }
 }
 
@@ -130,7 +153,7 @@ async fn why_explains_the_head_that_an_event_waits_behind() {
         let (code, output) = why(&place, &second);
         assert_eq!(code, "behind");
         let expected = format!(
-            "{before}, which is not done, because it failed once (10 are allowed), last with \
+            "{before}, which is not done, because it failed once (25 are allowed), last with \
              \"503\"; it is retried in "
         );
         assert!(output.out.starts_with(&expected), "{output:?}");

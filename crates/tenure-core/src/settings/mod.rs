@@ -12,7 +12,7 @@ pub use name::Setting;
 
 use crate::invalid::Invalid;
 use crate::lease::Term;
-use crate::retry::{LapsePolicy, RetryPolicy};
+use crate::retry::{LapsePolicy, RetryPolicy, RetryRules};
 use crate::store::Claim;
 use crate::time::{duration_text, parse_duration};
 use crate::turn::OnDead;
@@ -48,8 +48,13 @@ pub struct Settings {
     pub batch: u32,
     /// Time that a stop waits for running work; `None`: five sixths of the term.
     pub shutdown_timeout: Option<Duration>,
-    /// Maximum number of retries of an item; the next failure is final. Default 10.
+    /// Maximum number of retries of an item; the next failure is final. Default 25.
     pub max_retries: u32,
+    /// Maximum delay after the first failure of an item; it doubles with each further failure.
+    /// Default 1 s.
+    pub retry_base: Duration,
+    /// Upper limit of the delays before retries. Default 12 h.
+    pub retry_cap: Duration,
     /// Number of lapses that an item survives. Default 5, at least 3.
     pub max_crashes: u32,
     /// Effect of a dead event on the rest of its key. Default: the key goes on without it.
@@ -71,6 +76,8 @@ impl Default for Settings {
             batch: 100,
             shutdown_timeout: None,
             max_retries: RetryPolicy::default().max_retries,
+            retry_base: RetryPolicy::default().base,
+            retry_cap: RetryPolicy::default().cap,
             max_crashes: LapsePolicy::default().max_crashes(),
             on_dead: OnDead::default(),
             retention_published: Duration::from_hours(7 * 24),
@@ -160,8 +167,19 @@ impl Settings {
     pub fn retry_policy(&self) -> RetryPolicy {
         RetryPolicy {
             max_retries: self.max_retries,
-            ..RetryPolicy::default()
+            base: self.retry_base,
+            cap: self.retry_cap,
         }
+    }
+
+    /// Returns these settings with the retry rules of a queue.
+    #[must_use]
+    pub fn with_retry(mut self, rules: RetryRules) -> Self {
+        let policy = self.retry_policy().with(rules);
+        self.max_retries = policy.max_retries;
+        self.retry_base = policy.base;
+        self.retry_cap = policy.cap;
+        self
     }
 
     /// Sets one value from its text. Call [`Settings::check`] after the last value of a change: it
@@ -199,6 +217,8 @@ impl Settings {
             Setting::Batch => self.batch = number()?,
             Setting::ShutdownTimeout => self.shutdown_timeout = Some(duration()?),
             Setting::MaxRetries => self.max_retries = number()?,
+            Setting::RetryBase => self.retry_base = duration()?,
+            Setting::RetryCap => self.retry_cap = duration()?,
             Setting::MaxCrashes => self.max_crashes = number()?,
             Setting::OnDead => {
                 self.on_dead = OnDead::parse(text).map_err(|_unknown| {
@@ -222,6 +242,8 @@ impl Settings {
             Setting::Batch => self.batch.to_string(),
             Setting::ShutdownTimeout => duration_text(self.shutdown_timeout()),
             Setting::MaxRetries => self.max_retries.to_string(),
+            Setting::RetryBase => duration_text(self.retry_base),
+            Setting::RetryCap => duration_text(self.retry_cap),
             Setting::MaxCrashes => self.max_crashes.to_string(),
             Setting::OnDead => self.on_dead.to_string(),
             Setting::RetentionPublished => duration_text(self.retention_published),
@@ -318,10 +340,25 @@ impl Settings {
             Setting::MaxCrashes,
             "3 or more: a lapse counts for every item of the lease".to_owned(),
         );
+        self.check_delays(&mut require);
         if problems.is_empty() {
             return Ok(());
         }
         Err(problems)
+    }
+
+    fn check_delays(&self, require: &mut impl FnMut(bool, Setting, String)) {
+        require(
+            RetryPolicy::DELAYS.contains(&self.retry_base),
+            Setting::RetryBase,
+            "1ms to 30d".to_owned(),
+        );
+        let base = duration_text(self.retry_base);
+        require(
+            RetryPolicy::DELAYS.contains(&self.retry_cap) && self.retry_cap >= self.retry_base,
+            Setting::RetryCap,
+            format!("at least retry.base ({base}) and at most 30d"),
+        );
     }
 }
 

@@ -29,6 +29,10 @@ words! {
         ShutdownTimeout = "worker.shutdown_timeout",
         /// `retry.max_retries`: maximum number of retries of an item.
         MaxRetries = "retry.max_retries",
+        /// `retry.base`: maximum delay after the first failure of an item.
+        RetryBase = "retry.base",
+        /// `retry.cap`: upper limit of the delays before retries.
+        RetryCap = "retry.cap",
         /// `retry.max_crashes`: number of lapses that an item survives.
         MaxCrashes = "retry.max_crashes",
         /// `key.on_dead`: effect of a dead event on the rest of its key.

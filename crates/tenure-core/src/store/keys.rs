@@ -49,12 +49,24 @@ pub struct KeyRecord {
 impl KeyRecord {
     /// Maximum of `waiting`; further items are not counted.
     pub const WAITING_MAX: u64 = 10_000;
+    /// A head that has been retried for longer needs an operator: the items behind it wait.
+    pub const RETRIED_LONG: Duration = Duration::from_hours(1);
 
     /// Returns whether the head is dead and blocks the key. This also holds for a paused key, whose
     /// `state` is `Paused`.
     pub fn is_blocked(&self) -> bool {
         let is_dead = |head: &Record| head.state == State::Dead;
         self.state == KeyState::Blocked || self.head.as_ref().is_some_and(is_dead)
+    }
+
+    /// Returns for how long the key has had its head, if that is over
+    /// [`RETRIED_LONG`](Self::RETRIED_LONG), a retry of the head has failed and items wait behind
+    /// it; `None` for a blocked or paused key.
+    pub fn retried_long(&self, now: Timestamp) -> Option<Duration> {
+        let is_open = !self.is_blocked() && self.state != KeyState::Paused && self.waiting > 0;
+        let head = self.head.as_ref().filter(|_| is_open)?;
+        let age = self.since.map(|since| now.since(since))?;
+        (head.counters.failures > 1 && age > Self::RETRIED_LONG).then_some(age)
     }
 
     /// Returns whether an earlier attempt of the head failed or lapsed.

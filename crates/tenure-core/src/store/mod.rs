@@ -39,8 +39,8 @@ pub use jobs::{
 pub use keys::{KeyFacts, KeyFilter, KeyRecord, KeyState, Keys, Skip};
 pub use lease::{LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement};
 pub use operate::{
-    Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues,
-    Replay, Replayed, SeparateTopic,
+    Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts,
+    QueueRules, Queues, Replay, Replayed, SeparateTopic,
 };
 pub use prune::{Prune, Pruned, Pruner};
 pub use recovered::Recovered;

@@ -8,6 +8,7 @@ use crate::guard::Guarded;
 use crate::item::{ItemId, PastHold, Record};
 use crate::lease::Term;
 use crate::queue::QueueName;
+use crate::retry::RetryRules;
 use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::Token;
@@ -75,6 +76,9 @@ pub struct Counts {
     pub done: u64,
     /// Settled for good without success.
     pub dead: u64,
+    /// Keys whose head has been retried for over [`KeyRecord::RETRIED_LONG`](super::KeyRecord)
+    /// with items behind it, among the 1000 items whose next retry is latest.
+    pub retried_keys: u64,
     /// Deliveries; not included in the counts above.
     pub deliveries: DeliveryCounts,
 }
@@ -211,10 +215,19 @@ pub trait Operate: Send + Sync + fmt::Debug {
 pub struct Queue {
     /// Name of the queue.
     pub name: QueueName,
-    /// Term of leases on its events, if it has its own.
-    pub term: Option<Term>,
+    /// Its own rules.
+    pub rules: QueueRules,
     /// Claims skip it.
     pub paused: bool,
+}
+
+/// Rules of a queue that override the settings of its workers; the default overrides nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueRules {
+    /// Term of leases on its events, if it has its own.
+    pub term: Option<Term>,
+    /// Retries of its events; the rules of a handler override them.
+    pub retry: RetryRules,
 }
 
 /// A topic with lanes of its own, apart from the other topics of its queue: only claims that take
@@ -251,8 +264,8 @@ pub trait Queues: Send + Sync + fmt::Debug {
     /// claim came across and did not take.
     fn separate_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<SeparateTopic>>;
 
-    /// Adds a queue, or changes the term of an existing one.
-    fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()>;
+    /// Adds a queue, or changes the rules of an existing one.
+    fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()>;
 
     /// Pauses or resumes a queue. Refused if it does not exist.
     fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded>;

@@ -1,6 +1,8 @@
 //! Explanation of why a job is not being worked on: its workers, its holder, its retries.
 
-use super::{Why, ago, holder_of, times, used};
+use std::time::Duration;
+
+use super::{Why, ago, holder_of, rest, times, used};
 use crate::item::Hold;
 use crate::job::{ChunkRecord, Job, KindStatus};
 use crate::reason;
@@ -199,7 +201,7 @@ fn lapsed(job: &Job, hold: &Hold, facts: &JobFacts, now: Timestamp) -> Why {
 
 fn available(job: &Job, facts: &JobFacts, now: Timestamp) -> Why {
     if let Some(moment) = job.available_at.filter(|moment| *moment > now) {
-        return not_due(job, facts, &brief_duration(moment.since(now)));
+        return not_due(job, facts, moment.since(now));
     }
     if facts.on_jobs().next().is_none() {
         return Why::new("no_worker", "it is due, but no worker for jobs is running")
@@ -225,7 +227,9 @@ fn start(job: &Job) -> String {
 }
 
 /// Explains an available job that is due in `wait`.
-fn not_due(job: &Job, facts: &JobFacts, wait: &str) -> Why {
+fn not_due(job: &Job, facts: &JobFacts, wait: Duration) -> Why {
+    let rest = rest(job.counters, &facts.settings, wait);
+    let wait = brief_duration(wait);
     let used = used(job.counters, job.error.as_deref(), &facts.settings);
     if used.is_empty() {
         let sentence = match job.counters.attempts {
@@ -237,7 +241,7 @@ fn not_due(job: &Job, facts: &JobFacts, wait: &str) -> Why {
         };
         return Why::new("delayed", sentence);
     }
-    let sentence = format!("{}; it is retried in {wait}", used.join(" and "));
+    let sentence = format!("{}; it is retried in {wait}{rest}", used.join(" and "));
     Why::new("backoff", sentence)
 }
 

@@ -141,7 +141,7 @@ fn behind(head: &Record, key: &KeyRecord, facts: &Facts, now: Timestamp) -> Why 
     );
     let name = quoted(&key.name);
     match (cause.code, cause.hint) {
-        ("backoff", _) => why.hint(format!(
+        ("backoff", None) => why.hint(format!(
             "`tenure keys show {name}` shows its state; {} skips event {}",
             skip(&name),
             head.id
@@ -149,6 +149,26 @@ fn behind(head: &Record, key: &KeyRecord, facts: &Facts, now: Timestamp) -> Why 
         (_, Some(hint)) => why.hint(hint),
         (_, None) => why.hint(format!("`tenure keys show {name}` shows its state")),
     }
+}
+
+/// Adds a warning to the explanation of an event that waits for its retry: it has been the head of
+/// its key for long, and other events wait behind it.
+pub(super) fn with_warning(record: &Record, facts: &Facts, mut why: Why, now: Timestamp) -> Why {
+    let is_head = |key: &&KeyRecord| key.head.as_ref().is_some_and(|head| head.id == record.id);
+    let key = facts.key.as_ref().filter(is_head);
+    let Some((key, age)) = key.and_then(|key| Some((key, key.retried_long(now)?))) else {
+        return why;
+    };
+    let age = brief_duration(age);
+    let waits = waits(key.waiting);
+    let sentence = &why.sentence;
+    why.sentence =
+        format!("{sentence}; it has been the head of its key for {age}, and {waits} behind it");
+    why.hint(format!(
+        "{} continues the key without it; `tenure queues add {} --max-retries N` gives up sooner",
+        skip(&quoted(&key.name)),
+        super::queue_of(record)
+    ))
 }
 
 /// `1 waits`, `7 wait`, `10000 or more wait`.

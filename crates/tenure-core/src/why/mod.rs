@@ -7,6 +7,7 @@ mod job;
 mod key;
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::event::Event;
 use crate::item::{Counters, Hold, Record};
@@ -238,7 +239,8 @@ fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
             .hint(format!("`tenure queues resume {queue}`"));
     }
     if let Some(moment) = wait {
-        return not_due(record, facts, &brief_duration(moment.since(now)));
+        let why = not_due(record, facts, moment.since(now));
+        return key::with_warning(record, facts, why, now);
     }
     if !facts.is_any_active() {
         return Why::new("no_worker", "it is due, but no worker is running").hint(
@@ -295,7 +297,9 @@ fn untaken(record: &Record, queue: &QueueName, facts: &Facts) -> Option<Why> {
 }
 
 /// Explains a pending item that is due in `wait`.
-fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
+fn not_due(record: &Record, facts: &Facts, wait: Duration) -> Why {
+    let rest = rest(record.counters, &facts.settings, wait);
+    let wait = brief_duration(wait);
     let error = record.last_error.as_deref();
     let mut causes = used(record.counters, error, &facts.settings);
     if causes.is_empty() {
@@ -314,7 +318,7 @@ fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
     }
     Why::new(
         "backoff",
-        format!("{}; it is retried in {wait}", causes.join(" and ")),
+        format!("{}; it is retried in {wait}{rest}", causes.join(" and ")),
     )
 }
 
@@ -412,6 +416,20 @@ fn used(counters: Counters, last_error: Option<&str>, settings: &Settings) -> Ve
         used.push(format!("its lease lapsed {lapsed} ({allowed} are allowed)"));
     }
     used
+}
+
+/// Clause with the longest time until the last retry of an item that failed and is due in `wait`.
+fn rest(counters: Counters, settings: &Settings, wait: Duration) -> String {
+    if counters.failures == 0 {
+        return String::new();
+    }
+    match settings.retry_policy().window(counters.failures) {
+        Duration::ZERO => ", for the last time".to_owned(),
+        window => {
+            let longest = brief_duration(wait.saturating_add(window));
+            format!(", and at most for another {longest}")
+        }
+    }
 }
 
 fn last_with(error: Option<&str>) -> String {

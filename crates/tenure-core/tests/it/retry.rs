@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tenure_core::{Again, DELAY_MIN, Failure, LapsePolicy, Outcome, RetryPolicy};
+use tenure_core::{Again, DELAY_MIN, Failure, LapsePolicy, Outcome, RetryPolicy, RetryRules};
 
 fn failure(again: Again) -> Failure {
     Failure {
@@ -136,6 +136,22 @@ proptest! {
     }
 
     #[test]
+    fn the_window_is_the_sum_of_the_longest_delays(
+        mut policy in any_policy(),
+        max_retries in 0_u32..100,
+        failures in 0_u32..110,
+    ) {
+        policy.max_retries = max_retries;
+        policy.base = policy.base.max(DELAY_MIN);
+        policy.cap = policy.cap.max(DELAY_MIN);
+        let delays = (failures..max_retries).map(|failures| policy.delay(failures, 1.0));
+        let sum = delays.fold(Duration::ZERO, Duration::saturating_add);
+        let slack = Duration::from_secs(sum.as_secs() >> 40) + Duration::from_millis(1);
+        let window = policy.window(failures);
+        prop_assert!(window.abs_diff(sum) <= slack, "{:?} {:?}", window, sum);
+    }
+
+    #[test]
     fn a_lapse_has_the_delay_of_the_list_until_the_crash_budget_is_used_up(
         max_crashes in LapsePolicy::MAX_CRASHES_MIN..100,
         delays in prop::collection::vec(any_span(), 1..12),
@@ -161,7 +177,69 @@ fn the_first_delays_double_up_to_the_cap() {
     let policy = RetryPolicy::default();
     let longest = |failures| policy.delay(failures, 1.0).as_secs();
     let delays: Vec<u64> = (0..11).map(longest).collect();
-    assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+    assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024]);
+    let hours_12 = 12 * 3_600;
+    assert_eq!(
+        [14, 15, 16, 24].map(longest),
+        [16_384, 32_768, hours_12, hours_12]
+    );
+}
+
+/// The defaults retry for days: 2^16 - 1 s while the delays double, then nine times 12 h.
+#[test]
+fn the_default_window_is_five_days_at_most() {
+    let policy = RetryPolicy::default();
+    assert_eq!(policy.max_retries, 25);
+    assert_eq!(policy.window(0), Duration::from_secs(65_535 + 9 * 43_200));
+    assert_eq!(policy.window(24), Duration::from_hours(12));
+    assert_eq!(policy.window(25), Duration::ZERO);
+    assert_eq!(policy.window(u32::MAX), Duration::ZERO);
+}
+
+#[test]
+fn the_rules_of_a_handler_come_before_those_of_its_queue_and_these_before_the_policy() {
+    let span = Duration::from_secs;
+    let handler = RetryRules {
+        max_retries: Some(1),
+        ..RetryRules::default()
+    };
+    let queue = RetryRules {
+        max_retries: Some(2),
+        base: Some(span(5)),
+        cap: None,
+    };
+    let policy = RetryPolicy::default().with(handler.or(queue));
+    assert_eq!(policy.max_retries, 1);
+    assert_eq!(policy.base, span(5));
+    assert_eq!(policy.cap, RetryPolicy::default().cap);
+}
+
+#[test]
+fn rules_with_a_delay_out_of_range_or_a_cap_below_the_base_are_refused() {
+    let rules = |base, cap| RetryRules {
+        max_retries: None,
+        base: Some(base),
+        cap: Some(cap),
+    };
+    let (least, most) = RetryPolicy::DELAYS.into_inner();
+    assert_eq!(rules(least, most).check(), Ok(()));
+    let micro = Duration::from_micros(1);
+    for (wrong, problem) in [
+        (
+            rules(Duration::from_micros(999), most),
+            "retry_base is 999µs; expected 1ms to 30d",
+        ),
+        (
+            rules(least, most + micro),
+            "retry_cap is 720h 1µs; expected 1ms to 30d",
+        ),
+        (
+            rules(most, least),
+            "retry_cap is 1ms; expected at least retry_base (30d)",
+        ),
+    ] {
+        assert_eq!(wrong.check().unwrap_err().to_string(), problem);
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tenure_core::store::Isolation;
 use tenure_core::webhook::Delivery;
-use tenure_core::{Held, Item, ItemId, KeyStatus, Outcome, settle_run};
+use tenure_core::{Held, Item, ItemId, KeyStatus, Outcome, RetryRules, settle_run};
 use tokio::time::Instant;
 
 use self::limits::Limits;
@@ -74,8 +74,8 @@ pub(crate) struct RunningItem {
     pub(crate) max_hold: Duration,
     /// Failures before this attempt.
     pub(crate) failures: u32,
-    /// Maximum number of retries of the handler; `None`: as in the settings.
-    pub(crate) max_retries: Option<u32>,
+    /// Rules of the handler and of the queue that override the settings.
+    pub(crate) retry: RetryRules,
     /// Endpoint number and event of a delivery.
     pub(crate) delivery: Option<(u32, ItemId)>,
     pub(crate) call: CallSlot,
@@ -320,7 +320,7 @@ impl HeldState {
     fn start_next(&mut self, now: Instant) -> Option<StartedItem> {
         let mut at = 0;
         while let Some((_, item)) = self.waiting.get(at) {
-            let rules = self.limits.rules(item);
+            let mut rules = self.limits.rules(item);
             if rules.limit.is_some_and(|limit| self.limits.is_full(limit)) {
                 at += 1;
                 continue;
@@ -343,13 +343,14 @@ impl HeldState {
                 self.pass_turn(no, item.id);
                 continue;
             };
+            rules.retry = rules.retry.or(self.live.retry_of(&item));
             let cx = Context::new(&item, proof, now + max_hold);
             *stage = ItemStage::Running(cx.cancel.clone());
             let running_item = RunningItem {
                 began: now,
                 max_hold,
                 failures: item.counters.failures,
-                max_retries: rules.max_retries,
+                retry: rules.retry,
                 delivery: delivery_of(&item),
                 call: cx.call.clone(),
             };

@@ -10,14 +10,14 @@ use tenure_core::store::{
     Answer, Bury, ChangeEndpoint, ChangeSettings, Claim, Cluster, ClusterSettings, Counts,
     DelayedPage, Delays, Due, Enqueued, Examine, Filter, Finding, Intake, KeyFilter, KeyRecord,
     Keys, LeaseStore, ListDelayed, NewReplay, Operate, Page, Pause, ProvidesReplays,
-    ProvidesWebhooks, ProvidesWorkLeases, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped,
-    Renew, RenewChunks, Renewed, Replay, ReplayOperation, Replayed, Replays, RetryAnswer, RetryNow,
-    SeparateTopic, Settle, Settlement, Skip, StepReplay, Stepped, StoreError, StoreErrorKind,
-    Webhooks, WorkerRecord, WorkerReport,
+    ProvidesWebhooks, ProvidesWorkLeases, Prune, Pruned, Pruner, Queue, QueueRules, Queues, Reap,
+    Reaped, Renew, RenewChunks, Renewed, Replay, ReplayOperation, Replayed, Replays, RetryAnswer,
+    RetryNow, SeparateTopic, Settle, Settlement, Skip, StepReplay, Stepped, StoreError,
+    StoreErrorKind, Webhooks, WorkerRecord, WorkerReport,
 };
 use tenure_core::webhook::{Call, CallRecord, Endpoint, EndpointHealth, EndpointId, NewEndpoint};
 use tenure_core::{
-    Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Term, Timestamp, Token, WorkerId,
+    Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Timestamp, Token, WorkerId,
 };
 use tenure_store::memory::MemoryStore;
 use tokio::time::{Instant, sleep};
@@ -326,8 +326,8 @@ impl Queues for FaultyStore {
         self.through(Verb::Other, move || self.inner.separate_topics(now))
     }
 
-    fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
-        self.through(Verb::Other, move || self.inner.add_queue(name, term))
+    fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()> {
+        self.through(Verb::Other, move || self.inner.add_queue(name, rules))
     }
 
     fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::store::{Cluster as _, Queues as _};
+use tenure_core::store::{Cluster as _, QueueRules, Queues as _};
 use tenure_core::{Event, Failure, NewEvent, Outcome, QueueName, Setting, TopicPattern, WorkerId};
 use tenure_engine::metrics::{
     HANDLER_SECONDS, PICKUP_SECONDS, RECOVERED_COUNT, RUNS_TOTAL, SETTLED, STALE_DURATION,
@@ -126,7 +126,11 @@ async fn every_metric_has_a_help_text_a_prefix_and_a_unit() {
 async fn settled_items_are_counted_by_queue_and_handlers_measured_by_route() {
     let world = World::new();
     let mail = QueueName::new("mail").unwrap();
-    world.store.add_queue(&mail, None).await.unwrap();
+    world
+        .store
+        .add_queue(&mail, QueueRules::default())
+        .await
+        .unwrap();
     let probe = Probe::default();
     let mut topics = Topics::new();
     for pattern in ["order.*", "*"] {

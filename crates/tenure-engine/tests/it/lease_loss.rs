@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tenure_core::store::{Bury, LeaseStore as _, Operate as _, Queues as _, Settle};
+use tenure_core::store::{Bury, LeaseStore as _, Operate as _, QueueRules, Queues as _, Settle};
 use tenure_core::{
     Event, Failure, ItemId, NewEvent, Outcome, QueueName, Setting, State, Term, Token,
 };
@@ -25,11 +25,11 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// an event in the default queue and one in this queue.
 async fn two_queues(world: &World, term: Duration) -> (ItemId, ItemId) {
     let name = QueueName::new("other").unwrap();
-    world
-        .store
-        .add_queue(&name, Some(Term::new(term).unwrap()))
-        .await
-        .unwrap();
+    let rules = QueueRules {
+        term: Some(Term::new(term).unwrap()),
+        ..QueueRules::default()
+    };
+    world.store.add_queue(&name, rules).await.unwrap();
     let events = [
         Event::new("order.paid", &0).unwrap(),
         NewEvent::new("order.paid", &1)

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Event, Failure, Outcome, State, TopicPattern};
+use tenure_core::store::{Counts, QueueRules, Queues as _};
+use tenure_core::{Event, Failure, NewEvent, Outcome, QueueName, State, TopicPattern};
 use tenure_engine::{Context, EventFn, Handler, HandlerOptions, Topics, WithOptions};
 use tokio::time::sleep;
 
@@ -43,6 +44,53 @@ async fn each_handler_has_its_own_retries() {
     world.until(|counts| counts.dead == 2).await;
     assert_eq!(world.find(few).await.counters.failures, 1);
     assert_eq!(world.find(many).await.counters.failures, 4);
+    engine.stop().await;
+}
+
+/// The handler's own retries come first, then those of its queue, then the settings.
+#[tokio::test(start_paused = true)]
+async fn a_queue_has_its_own_retries_and_a_handler_overrides_them() {
+    let world = World::new();
+    let mail = QueueName::new("mail").unwrap();
+    let mut rules = QueueRules::default();
+    rules.retry.max_retries = Some(2);
+    rules.retry.base = Some(Duration::from_millis(1));
+    rules.retry.cap = Some(Duration::from_millis(1));
+    world.store.add_queue(&mail, rules).await.unwrap();
+    let at_once =
+        || EventFn::new(|_: Event, _: Context| async { Err::<Outcome, _>(Failure::new("503")) });
+    let event = |topic| NewEvent::new(topic, &1).queue("mail").build().unwrap();
+    let ids = world.enqueue_all(&[event("own"), event("of.queue")]).await;
+    let routes: [(&str, Arc<dyn Handler>, _); 2] = [
+        ("own", Arc::new(at_once()), HandlerOptions::new().retries(1)),
+        ("of.queue", Arc::new(at_once()), HandlerOptions::new()),
+    ];
+    let engine = world.start(topics(routes), World::config());
+    world.until(|counts| counts.dead == 2).await;
+    let failures =
+        [world.find(ids[0]).await, world.find(ids[1]).await].map(|of| of.counters.failures);
+    assert_eq!(failures, [2, 3]);
+    engine.stop().await;
+}
+
+/// A base of 30 days: the delay is below an hour once in 720 runs, so ten events are looked at.
+#[tokio::test(start_paused = true)]
+async fn each_handler_has_its_own_backoff() {
+    let world = World::new();
+    let most = Duration::from_hours(24 * 30);
+    let fail =
+        || EventFn::new(|_: Event, _: Context| async { Err::<Outcome, _>(Failure::new("503")) });
+    let options = HandlerOptions::new().backoff(most, most);
+    let engine = world.start(WithOptions::new(Arc::new(fail()), options), World::config());
+    let ids = world.enqueue_all(&events("slow", 10)).await;
+    let waits = |counts: &Counts| counts.queues.iter().map(|(_, of)| of.delayed).sum::<u64>() == 10;
+    world.until(waits).await;
+    let mut longest = Duration::ZERO;
+    for id in ids {
+        let record = world.find(id).await;
+        longest = longest.max(record.available_at.unwrap().since(record.created_at));
+    }
+    assert!(longest > Duration::from_hours(1), "{longest:?}");
     engine.stop().await;
 }
 

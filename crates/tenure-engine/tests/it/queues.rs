@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure_core::store::{Isolation, Pause, Queues as _};
+use tenure_core::store::{Isolation, Pause, QueueRules, Queues as _};
 use tenure_core::{
     Event, Failure, ItemId, LapsePolicy, NewEvent, Outcome, QueueName, Setting, State, Term,
 };
@@ -30,11 +30,11 @@ async fn a_queue_that_is_added_later_is_served_with_its_own_term() {
     let probe = Probe::default();
     let engine = world.start(probe.working(|_| Duration::from_secs(100)), World::config());
     sleep(Duration::from_secs(5)).await;
-    world
-        .store
-        .add_queue(&queue("slow"), Some(Term::EXTERNAL))
-        .await
-        .unwrap();
+    let rules = QueueRules {
+        term: Some(Term::EXTERNAL),
+        ..QueueRules::default()
+    };
+    world.store.add_queue(&queue("slow"), rules).await.unwrap();
     let id = enqueue_in(&world, "slow", 1).await[0];
     until(|| !probe.of(id).is_empty()).await;
     let hold = world.find(id).await.hold.unwrap();
@@ -54,7 +54,11 @@ async fn pause(world: &World, pause: Pause) {
 #[tokio::test(start_paused = true)]
 async fn a_paused_queue_is_skipped_until_it_resumes() {
     let world = World::new();
-    world.store.add_queue(&queue("mail"), None).await.unwrap();
+    world
+        .store
+        .add_queue(&queue("mail"), QueueRules::default())
+        .await
+        .unwrap();
     pause(&world, Pause::Begin).await;
     let paused = enqueue_in(&world, "mail", 3).await;
     world.enqueue(3).await;
@@ -80,7 +84,11 @@ async fn only_the_configured_queues_are_served_even_if_they_are_added_later() {
     let engine = world.start(probe.working(|_| Duration::ZERO), config);
     sleep(Duration::from_mins(1)).await;
     assert!(probe.calls().is_empty());
-    world.store.add_queue(&queue("mail"), None).await.unwrap();
+    world
+        .store
+        .add_queue(&queue("mail"), QueueRules::default())
+        .await
+        .unwrap();
     let ids = enqueue_in(&world, "mail", 2).await;
     world.until(|counts| counts.done == 2).await;
     sleep(Duration::from_mins(1)).await;

@@ -79,6 +79,8 @@ async fn every_setting_takes_effect_while_the_engine_runs() {
             Setting::Batch => batch().await,
             Setting::ShutdownTimeout => shutdown_timeout().await,
             Setting::MaxRetries => max_retries().await,
+            Setting::RetryBase => retry_base().await,
+            Setting::RetryCap => retry_cap().await,
             Setting::MaxCrashes => max_crashes().await,
             Setting::OnDead => on_dead().await,
             Setting::RetentionPublished => retention(Setting::RetentionPublished).await,
@@ -252,6 +254,36 @@ async fn max_retries() {
     let id = world.enqueue(1).await[0];
     world.until(|counts| counts.dead == 1).await;
     assert_eq!(world.find(id).await.counters.failures, 2);
+}
+
+/// The first delay of an event that fails, under these settings.
+async fn first_delay(changes: &[(Setting, &str)]) -> Duration {
+    let world = World::new();
+    let handler = EventFn::new(|_, _| async { Err::<Outcome, _>(Failure::new("no")) });
+    let engine = world.start(handler, World::config());
+    world.change_and_follow(&engine, changes).await;
+    let id = world.enqueue(1).await[0];
+    engine.wake();
+    until(|| world.faulty.count(|call| call.is_settle_of(id)) > 0).await;
+    let calls = world.faulty.calls();
+    let mut settles = calls.iter().filter_map(|(_, call)| call.settle());
+    let outcome = settles.find_map(|settle| settle.items.first().cloned());
+    let Some((_, Outcome::Retry { after, .. })) = outcome else {
+        panic!("it was not retried: {outcome:?}");
+    };
+    after
+}
+
+/// The delay is a random part of 20 h: at most 1 s once in 72,000 runs.
+async fn retry_base() {
+    let long = [(Setting::RetryBase, "20h"), (Setting::RetryCap, "20h")];
+    assert!(first_delay(&long).await > Duration::from_secs(1));
+}
+
+async fn retry_cap() {
+    let short = [(Setting::RetryBase, "1ms"), (Setting::RetryCap, "1ms")];
+    // The minimum of all delays.
+    assert_eq!(first_delay(&short).await, Duration::from_millis(100));
 }
 
 async fn max_crashes() {

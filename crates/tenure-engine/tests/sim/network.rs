@@ -12,12 +12,13 @@ use rand::rngs::StdRng;
 use tenure_core::store::{
     Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, DelayedPage, Delays,
     Enqueued, Examine, Filter, Finding, Intake, KeyFilter, KeyRecord, Keys, LeaseStore,
-    ListDelayed, Operate, Page, Pause, ProvidesWorkLeases, Prune, Pruned, Pruner, Queue, Queues,
-    Reap, Reaped, Renew, Renewed, Replay, Replayed, RetryAnswer, RetryNow, SeparateTopic, Settle,
-    Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord, WorkerReport,
+    ListDelayed, Operate, Page, Pause, ProvidesWorkLeases, Prune, Pruned, Pruner, Queue,
+    QueueRules, Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed, RetryAnswer, RetryNow,
+    SeparateTopic, Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord,
+    WorkerReport,
 };
 use tenure_core::{
-    Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Term, Timestamp, Token, WorkerId,
+    Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Timestamp, Token, WorkerId,
 };
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
@@ -227,8 +228,8 @@ impl Queues for Network {
         self.store.inner.separate_topics(now)
     }
 
-    fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
-        self.store.inner.add_queue(name, term)
+    fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()> {
+        self.store.inner.add_queue(name, rules)
     }
 
     fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded> {

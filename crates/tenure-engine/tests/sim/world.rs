@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use rand::rngs::StdRng;
-use tenure_core::store::{Filter, Operate as _, Queues as _};
+use tenure_core::store::{Filter, Operate as _, QueueRules, Queues as _};
 use tenure_core::{
     Clock, Event, ItemId, NewEvent, Priority, QueueName, Timestamp, Token, WorkerId,
 };
@@ -114,7 +114,11 @@ fn build(plan: Plan, planted: Planted) -> Arc<World> {
         Planted::Store(fault) => (fault.store(clock), None),
         Planted::Lie(lie) => (MemoryStore::new(clock), Some(lie)),
     };
-    at_once(store.add_queue(&other_queue(), Some(plan.other_term))).expect("it answers");
+    let rules = QueueRules {
+        term: Some(plan.other_term),
+        ..QueueRules::default()
+    };
+    at_once(store.add_queue(&other_queue(), rules)).expect("it answers");
     let process = |nth: u32| {
         Arc::new(Process {
             conditions: Arc::new(Mutex::new(Conditions {

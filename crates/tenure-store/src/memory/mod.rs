@@ -33,11 +33,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::store::ReplayOperation;
+use tenure_core::store::{QueueRules, ReplayOperation};
 use tenure_core::webhook::{CallRecord, Delivery};
 use tenure_core::{
     Clock, Content, Counters, Event, Fence, ItemId, Lease, OutcomeKind, QueueName, SpaceName,
-    State, Term, Timestamp, Token,
+    State, Timestamp, Token,
 };
 
 pub use clock::SystemClock;
@@ -233,15 +233,15 @@ struct EndedLease {
 #[derive(Debug)]
 struct QueueState {
     number: i32,
-    term: Option<Term>,
+    rules: QueueRules,
     paused: bool,
 }
 
 impl QueueState {
-    const fn numbered(number: i32) -> Self {
+    fn numbered(number: i32) -> Self {
         Self {
             number,
-            term: None,
+            rules: QueueRules::default(),
             paused: false,
         }
     }

@@ -1,18 +1,20 @@
 //! Find, list, count, replay, bury; and the queues.
 
 use tenure_core::store::{
-    Answer, Bury, Counts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
-    Replayed, SeparateTopic,
+    Answer, Bury, Counts, Filter, KeyRecord, Kind, Operate, Page, Pause, Queue, QueueCounts,
+    QueueRules, Queues, Replay, Replayed, SeparateTopic,
 };
 use tenure_core::{
     Content, Counters, Guarded, Hold, ItemId, Lease, OutcomeKind, PastHold, QueueName, Record,
-    Refusal, State, Term, Timestamp, reason,
+    Refusal, State, Timestamp, reason,
 };
 
 use super::rules::Rules;
+use super::turns::KeyOrder;
 use super::{Destination, End, Leased, MemoryState, MemoryStore, Place, QueueState, StoredItem};
 use crate::messages::unknown_queue;
 use crate::page::{cut, page_limit};
+use crate::queue_rules::StoredRules;
 
 impl Operate for MemoryStore {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
@@ -74,7 +76,7 @@ impl Queues for MemoryStore {
                 .iter()
                 .map(|(name, line)| Queue {
                     name: name.clone(),
-                    term: line.term,
+                    rules: line.rules,
                     paused: line.paused,
                 })
                 .collect())
@@ -92,8 +94,9 @@ impl Queues for MemoryStore {
         })
     }
 
-    fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
+    fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()> {
         Box::pin(async move {
+            let rules = StoredRules::new(rules)?.rules();
             let mut state = self.state();
             if !state.queues.contains_key(name) {
                 let number = state.draw_number();
@@ -102,7 +105,7 @@ impl Queues for MemoryStore {
                     .insert(name.clone(), QueueState::numbered(number));
             }
             if let Some(line) = state.queues.get_mut(name) {
-                line.term = term;
+                line.rules = rules;
             }
             Ok(())
         })
@@ -191,6 +194,9 @@ impl MemoryState {
                 counts.deliveries.endpoints.push(waiting);
             }
         }
+        let is_retried = |key: &&KeyOrder| self.is_retried_long(key, now);
+        let retried = self.keys.values().filter(is_retried).count();
+        counts.retried_keys = u64::try_from(retried).unwrap_or(u64::MAX);
         let of_deliveries = &mut counts.deliveries;
         for (id, kept) in &self.items {
             let (claimed, lapsed, done, dead) = if id.is_delivery() {
@@ -220,6 +226,17 @@ impl MemoryState {
             }
         }
         counts
+    }
+
+    /// Returns true if the head of a key of events has been retried for long, with items behind it.
+    fn is_retried_long(&self, key: &KeyOrder, now: Timestamp) -> bool {
+        let head = key.head.filter(|head| !head.is_delivery());
+        let head = head.and_then(|head| self.items.get(&head));
+        !key.is_blocked
+            && !key.is_paused
+            && !key.backlog.is_empty()
+            && now.since(key.since) > KeyRecord::RETRIED_LONG
+            && head.is_some_and(|head| head.counters.failures > 1)
     }
 
     fn separate_topic(&self, queue: &QueueName, topic: &str, now: Timestamp) -> SeparateTopic {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
-    Answer, Bury, Counts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
-    Replayed, SeparateTopic, StoreError,
+    Answer, Bury, Counts, Filter, KeyRecord, Kind, Operate, Page, Pause, Queue, QueueCounts,
+    QueueRules, Queues, Replay, Replayed, SeparateTopic, StoreError,
 };
 use tenure_core::{
     Counters, Fence, Guarded, Hold, ItemId, OutcomeKind, PastHold, QueueName, Record, Refusal,
-    State, Term, Timestamp,
+    State, Timestamp,
 };
 
 use super::PostgresStore;
@@ -19,7 +19,9 @@ use super::pool::Borrow as _;
 use super::row::{get, get_count, get_moment, get_timestamp, get_total, moment, unreadable};
 use super::sources::Events;
 use crate::error_text::error_text;
+use crate::limits::micros;
 use crate::page::{cut, in_order, page_limit};
+use crate::queue_rules::StoredRules;
 use crate::refusal_reason::{bury_refusal, replay_answers};
 
 /// Maximum attempts of a bury while the item's row is locked.
@@ -73,6 +75,7 @@ impl Operate for PostgresStore {
     fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
         Box::pin(async move {
             let query = self.statements().count.query().bind(moment(now));
+            let query = query.bind(micros(KeyRecord::RETRIED_LONG));
             let rows = query.all_from(&self.pool).await;
             rows.and_then(|rows| counts(&rows))
                 .map_err(|error| store_error("count", error))
@@ -230,10 +233,16 @@ impl Queues for PostgresStore {
         })
     }
 
-    fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
+    fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()> {
         Box::pin(async move {
+            let stored = StoredRules::new(rules)?;
             let query = self.statements().add_queue.query();
-            let query = query.bind(name.as_str()).bind(term.map(Term::millis));
+            let query = query
+                .bind(name.as_str())
+                .bind(stored.term_ms)
+                .bind(stored.max_retries)
+                .bind(stored.retry_base_ms)
+                .bind(stored.retry_cap_ms);
             let done = query.all_from(&self.pool).await;
             done.map(drop)
                 .map_err(|error| store_error("add queue", error))
@@ -262,11 +271,15 @@ fn item_id(row: &PgRow) -> Result<ItemId, sqlx::Error> {
 }
 
 fn queue(row: &PgRow) -> Result<Queue, sqlx::Error> {
-    let term = get::<Option<i64>>(row, 2)?
-        .and_then(|ms| Term::new(Duration::from_millis(u64::try_from(ms).unwrap_or(0))).ok());
+    let stored = StoredRules {
+        term_ms: get(row, 2)?,
+        max_retries: get(row, 5)?,
+        retry_base_ms: get(row, 6)?,
+        retry_cap_ms: get(row, 7)?,
+    };
     Ok(Queue {
         name: queue_name(get(row, 0)?),
-        term,
+        rules: stored.rules(),
         paused: get(row, 3)?,
     })
 }
@@ -368,6 +381,7 @@ fn counts(rows: &[PgRow]) -> Result<Counts, sqlx::Error> {
         counts.deliveries.lapsed = get_total(row, 12)?;
         counts.deliveries.dead = get_total(row, 13)?;
         deliveries = get_total(row, 14)?;
+        counts.retried_keys = get_total(row, 15)?;
     }
     // Items that are not pending, claimed or dead are done.
     counts.done = events.saturating_sub(counts.pending() + counts.claimed + counts.dead);

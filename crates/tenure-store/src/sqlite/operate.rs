@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, named_params};
 use tenure_core::store::{
-    Answer, Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts,
-    Queues, Replay, Replayed, SeparateTopic,
+    Answer, Bury, Counts, DeliveryCounts, Filter, KeyRecord, Kind, Operate, Page, Pause, Queue,
+    QueueCounts, QueueRules, Queues, Replay, Replayed, SeparateTopic,
 };
-use tenure_core::{Guarded, ItemId, PastHold, QueueName, Record, Refusal, State, Term, Timestamp};
+use tenure_core::{Guarded, ItemId, PastHold, QueueName, Record, Refusal, State, Timestamp};
 
 use super::bury::bury;
 use super::error::failed;
@@ -20,6 +20,7 @@ use super::{SqliteStore, row, sources, statements as sql};
 use crate::lane::lanes;
 use crate::messages::unknown_queue;
 use crate::page::{cut, in_order, page_limit};
+use crate::queue_rules::StoredRules;
 
 impl Operate for SqliteStore {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
@@ -84,10 +85,17 @@ impl Queues for SqliteStore {
         }))
     }
 
-    fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
+    fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()> {
         let name = name.clone();
         Box::pin(self.write("add queue", None, move |connection, _| {
-            let ask = named_params! {":name": name.as_str(), ":term_ms": term.map(Term::millis)};
+            let stored = StoredRules::new(rules)?;
+            let ask = named_params! {
+                ":name": name.as_str(),
+                ":term_ms": stored.term_ms,
+                ":max_retries": stored.max_retries,
+                ":retry_base_ms": stored.retry_base_ms,
+                ":retry_cap_ms": stored.retry_cap_ms,
+            };
             let added = connection
                 .prepare_cached(sql::ADD_QUEUE)
                 .and_then(|mut statement| statement.execute(ask));
@@ -222,6 +230,10 @@ fn count(connection: &Connection, now: Timestamp) -> rusqlite::Result<Counts> {
     let elsewhere = counts.pending() + counts.claimed + counts.dead;
     counts.done = events.total.saturating_sub(elsewhere);
     counts.deliveries = count_deliveries(connection, &behind, now)?;
+    let long = now.before(KeyRecord::RETRIED_LONG).as_micros();
+    counts.retried_keys = connection
+        .prepare_cached(sql::COUNT_RETRIED)?
+        .query_row(named_params! {":long": long}, |found| row::count(found, 0))?;
     Ok(counts)
 }
 

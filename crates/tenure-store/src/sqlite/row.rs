@@ -1,7 +1,6 @@
 //! Converts database rows to core types.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
@@ -9,12 +8,13 @@ use tenure_core::store::Queue;
 use tenure_core::webhook::EndpointSettings;
 use tenure_core::{
     Content, Counters, DomainName, Encoding, Event, Fence, Hold, ItemId, OutcomeKind, PastHold,
-    QueueName, Record, State, StoredEvent, Term, Timestamp, Token, WorkerId,
+    QueueName, Record, State, StoredEvent, Timestamp, Token, WorkerId,
 };
 use uuid::Uuid;
 
 use crate::headers::read_headers;
 use crate::lane::{Lane, priority, queue_of};
+use crate::queue_rules::StoredRules;
 
 /// The content of an item, as its row has it.
 pub(super) enum RowContent {
@@ -200,13 +200,15 @@ pub(super) fn unreadable(
 
 /// Reads a queue: the columns of `queues.sql`.
 pub(super) fn queue(row: &Row<'_>) -> rusqlite::Result<Queue> {
-    let millis: Option<u32> = row.get(1)?;
+    let stored = StoredRules {
+        term_ms: row.get(1)?,
+        max_retries: row.get(3)?,
+        retry_base_ms: row.get(4)?,
+        retry_cap_ms: row.get(5)?,
+    };
     Ok(Queue {
         name: queue_name(row, 0)?,
-        term: millis
-            .map(|length| Term::new(Duration::from_millis(length.into())))
-            .transpose()
-            .map_err(|cause| unreadable(1, cause))?,
+        rules: stored.rules(),
         paused: row.get(2)?,
     })
 }

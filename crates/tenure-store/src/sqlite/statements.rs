@@ -218,6 +218,7 @@ statements! {
     COUNT_BEHIND = "count", "behind";
     COUNT_HELD = "count", "held";
     COUNT_SETTLED = "count", "settled";
+    COUNT_RETRIED = "count", "retried";
     QUEUES = "queues", "queues";
     ADD_QUEUE = "add_queue", "add_queue";
     PAUSE_QUEUE = "pause_queue", "pause_queue";

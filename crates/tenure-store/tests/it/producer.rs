@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tenure_core::store::{
-    Bury, Claim, Enqueued, Filter, Intake, LeaseStore, Operate, Queues, Settle, StoreErrorKind,
+    Bury, Claim, Enqueued, Filter, Intake, LeaseStore, Operate, QueueRules, Queues, Settle,
+    StoreErrorKind,
 };
 use tenure_core::testing::token;
 use tenure_core::{Event, Identifier, ItemId, NewEvent, Outcome, QueueName, Record, State};
@@ -105,7 +106,7 @@ async fn a_plain_insert_is_an_event_like_any_other() {
     let (database, store) = store().await;
     let mut conn = PgConnection::connect(&database.url).await.unwrap();
     store
-        .add_queue(&QueueName::new("mail").unwrap(), None)
+        .add_queue(&QueueName::new("mail").unwrap(), QueueRules::default())
         .await
         .unwrap();
     let plain =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::{Claim, Reap, Rest, Settle, StoreError};
-use tenure_core::{Clock as _, Held, Outcome, QueueName, Settings, Timestamp};
+use tenure_core::{Clock as _, Event, Held, Outcome, QueueName, Settings, Timestamp};
 use tenure_engine::{Handled, Handler, Inline};
 use tenure_store::claim_in_turn;
 use tenure_store::memory::SystemClock;
@@ -21,8 +21,8 @@ const REAPED_MAX: u32 = 10_000;
 ///
 /// Its clock is the system's plus the time added by [`advance`](Self::advance), and is passed to
 /// the store with every claim, settle and reap. A retry is due after the longest delay of its
-/// backoff: 1 s after the first failure, then 2 s, 4 s, up to 5 minutes. An item whose lease has
-/// lapsed is due at once.
+/// backoff: 1 s after the first failure, then 2 s, 4 s, up to 12 hours, unless the handler, the
+/// queue or the settings say otherwise. An item whose lease has lapsed is due at once.
 #[derive(Debug)]
 pub struct TestWorker {
     tenure: Tenure,
@@ -142,7 +142,7 @@ impl TestWorker {
             drop(self.tenure.settle(&release.at(self.now())).await?);
             return Ok(true);
         }
-        let Some(handled) = self.handle(&held, worked).await else {
+        let Some(handled) = self.handle(&held, worked).await? else {
             return Ok(false);
         };
         match fault {
@@ -169,17 +169,27 @@ impl TestWorker {
         let next = self.claim().await?;
         self.settle(held, &handled, worked).await?;
         if let Some(next) = next
-            && let Some(handled) = self.handle(&next, worked).await
+            && let Some(handled) = self.handle(&next, worked).await?
         {
             self.settle(&next, &handled, worked).await?;
         }
         Ok(())
     }
 
-    async fn handle(&self, held: &Held, worked: &mut Worked) -> Option<Handled> {
-        let item = held.items.first()?.clone();
+    async fn handle(
+        &self,
+        held: &Held,
+        worked: &mut Worked,
+    ) -> Result<Option<Handled>, StoreError> {
+        let Some(item) = held.items.first().cloned() else {
+            return Ok(None);
+        };
         worked.handled += 1;
-        Some(self.inline.handle(item, &held.lease).await)
+        let queues = self.tenure.queues().await?;
+        let queue = item.content.event().map(Event::queue);
+        let queue = queues.iter().find(|other| Some(&other.name) == queue);
+        let rules = queue.map(|queue| queue.rules.retry).unwrap_or_default();
+        Ok(Some(self.inline.handle(item, &held.lease, rules).await))
     }
 
     async fn claim(&mut self) -> Result<Option<Held>, StoreError> {

@@ -141,7 +141,7 @@ impl WorkerBuilder<JobSource> {
         if let Some(route) = last.and_then(|kind| kinds.get_mut(kind)) {
             route.max_hold = options.own_timeout().or(route.max_hold);
             route.rules = Rules {
-                max_retries: options.own_retries(),
+                retry: options.own_retry(),
                 limit: options.own_limit(),
             };
         } else if self.problems.is_empty() {

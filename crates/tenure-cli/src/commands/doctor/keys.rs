@@ -1,6 +1,7 @@
 //! Checks of ordering keys.
 
 use tenure::operate::{Finding, KeyFilter, KeyRecord, KeyState};
+use tenure::store::Timestamp;
 
 use super::judge::Snapshot;
 use crate::time::brief;
@@ -30,7 +31,7 @@ pub(super) fn keys(snapshot: &Snapshot) -> Vec<Finding> {
     let findings: Vec<Finding> = [
         // Blocked keys come first, so a list with other keys contains all blocked ones.
         blocked_keys(&blocked, blocked.len() >= snapshot.keys_max),
-        stuck_keys(&stuck, may_be_more),
+        stuck_keys(&stuck, may_be_more, snapshot.now),
         paused_keys(&paused, may_be_more),
     ]
     .into_iter()
@@ -61,14 +62,23 @@ fn blocked_keys(keys: &[&KeyRecord], may_be_more: bool) -> Option<Finding> {
     })
 }
 
-fn stuck_keys(keys: &[&KeyRecord], may_be_more: bool) -> Option<Finding> {
+fn stuck_keys(keys: &[&KeyRecord], may_be_more: bool, now: Timestamp) -> Option<Finding> {
     let (names, most) = (key_names(keys, may_be_more), brief(KeyFilter::LONG));
+    let is_retried_long = |key: &&&KeyRecord| key.retried_long(now).is_some();
+    let retried = match keys.iter().filter(is_retried_long).count() {
+        0 => String::new(),
+        number => format!(
+            "; {number} retried for over {}",
+            brief(KeyRecord::RETRIED_LONG)
+        ),
+    };
     (!keys.is_empty()).then(|| {
         Finding::warning(
             "keys",
-            format!("at one failing event for over {most}: {names}"),
+            format!("at one failing event for over {most}: {names}{retried}"),
             "`tenure keys list --stuck` lists them, `tenure keys show KEY` shows why; \
-             `tenure keys skip KEY --reason WHY` continues without the event",
+             `tenure keys skip KEY --reason WHY` continues without the event; `tenure queues add \
+             QUEUE --max-retries N` gives up sooner",
         )
     })
 }
@@ -140,6 +150,21 @@ mod tests {
         snapshot.keys = vec![key("customer-7", KeyState::Held, late)];
         snapshot.keys[0].head = None;
         assert_eq!(verdict(&snapshot, "keys"), Some(Verdict::Good));
+    }
+
+    #[test]
+    fn a_head_that_was_retried_for_over_an_hour_is_counted() {
+        let hour = KeyRecord::RETRIED_LONG;
+        for (age, end) in [(hour, ""), (hour * 2, "; 1 retried for over 1h")] {
+            let mut snapshot = snapshot();
+            let mut stuck = key("a", KeyState::Delayed, age);
+            if let Some(head) = &mut stuck.head {
+                head.counters.failures = 2;
+            }
+            snapshot.keys = vec![stuck];
+            let expected = format!("at one failing event for over 10m: \"a\" (2 behind){end}");
+            assert_eq!(finding(&snapshot, "keys"), expected);
+        }
     }
 
     #[test]

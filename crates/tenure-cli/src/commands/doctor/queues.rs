@@ -94,7 +94,7 @@ pub(super) fn paused(snapshot: &Snapshot) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use tenure::operate::{Queue, Verdict};
+    use tenure::operate::{Queue, QueueRules, Verdict};
 
     use super::super::judge::snapshots::{finding, key, queue, snapshot, verdict, waiting, worker};
     use super::*;
@@ -143,7 +143,7 @@ mod tests {
         let mut snapshot = snapshot();
         snapshot.queues = vec![Queue {
             name: queue("mail"),
-            term: None,
+            rules: QueueRules::default(),
             paused: true,
         }];
         snapshot.counts.queues = vec![waiting("mail", 4, Duration::from_hours(1))];

@@ -160,7 +160,7 @@ async fn why_explains_a_job_that_lapsed_failed_or_was_cancelled() {
             "2" => "twice".to_owned(),
             more => format!("{more} times"),
         };
-        let failed = format!("it failed {times} (10 are allowed), last with ");
+        let failed = format!("it failed {times} (25 are allowed), last with ");
         assert!(output.out.starts_with(&failed), "{output:?}");
         let lapsed = " and its lease lapsed once (5 are allowed); it is retried in ";
         assert!(output.out.contains(lapsed), "{output:?}");

@@ -126,7 +126,7 @@ fn a_settled_job_names_its_outcome_and_can_be_retried() {
 
     let mut spent = failed("503");
     spent.counters.failures = Settings::default().max_retries + 1;
-    let sentence = "it failed for good 1m ago, because it failed 11 times (10 are allowed): 503";
+    let sentence = "it failed for good 1m ago, because it failed 26 times (25 are allowed): 503";
     assert_why(&spent, &facts, "failed", sentence);
 
     let mut crashed = failed("crash_loop: lease lapsed");
@@ -242,8 +242,8 @@ fn a_delayed_job_names_its_cause_and_its_failures() {
     job.counters.failures = 3;
     job.counters.crashes = 1;
     job.error = Some("503".to_owned());
-    let used = "it failed 3 times (10 are allowed), last with \"503\" and its lease lapsed once \
-                (5 are allowed); it is retried in 5m";
+    let used = "it failed 3 times (25 are allowed), last with \"503\" and its lease lapsed once \
+                (5 are allowed); it is retried in 5m, and at most for another 5d 6h";
     assert_why(&job, &facts, "backoff", used);
 }
 

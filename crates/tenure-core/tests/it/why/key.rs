@@ -47,6 +47,38 @@ fn later(moment: Timestamp) -> Record {
     }
 }
 
+/// The warning is in the explanation of the head and of those behind it.
+#[test]
+fn a_head_that_is_retried_for_over_an_hour_is_a_warning() {
+    let head = |failures| Record {
+        counters: counters(failures, 0),
+        ..later(now().after(seconds(20)))
+    };
+    let around = |failures, age: u64| {
+        let mut facts = facts(KeyState::Delayed, Some(keyed(9, head(failures))));
+        if let Some(key) = &mut facts.key {
+            key.since = Some(now().before(seconds(age)));
+        }
+        facts
+    };
+    let warning = "; it has been the head of its key for 2h, and 3 wait behind it";
+    let hint = "`tenure keys skip customer-7 --reason WHY` continues the key without it; `tenure \
+                queues add mail --max-retries N` gives up sooner";
+    for (id, code) in [(9, "backoff"), (17, "behind")] {
+        let record = keyed(id, if id == 9 { head(2) } else { due() });
+        let warned = why(&record, &around(2, 7_200), now());
+        assert_eq!(warned.code, code);
+        assert!(warned.sentence.ends_with(warning), "{warned}");
+        assert_eq!(warned.hint.as_deref(), Some(hint));
+        // Not for long, or not retried yet.
+        for (failures, age) in [(2, 3_600), (1, 7_200)] {
+            let record = keyed(id, if id == 9 { head(failures) } else { due() });
+            let calm = why(&record, &around(failures, age), now());
+            assert!(!calm.sentence.contains("it has been the head"), "{calm}");
+        }
+    }
+}
+
 #[test]
 fn an_event_behind_the_head_names_the_head_and_its_reason() {
     let soon = now().after(seconds(20));
@@ -75,7 +107,8 @@ fn an_event_behind_the_head_names_the_head_and_its_reason() {
             KeyState::Delayed,
             failed,
             here(),
-            "it failed 3 times (10 are allowed), last with \"503\"; it is retried in 20s",
+            "it failed 3 times (25 are allowed), last with \"503\"; it is retried in 20s, and at \
+             most for another 5d 6h",
             "`tenure keys skip customer-7 --reason WHY` skips event 9",
         ),
         (

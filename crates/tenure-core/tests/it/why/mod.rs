@@ -262,7 +262,13 @@ fn a_delayed_item_names_the_cause() {
         (
             later(counters(3, 0), Some("503")),
             "backoff",
-            "it failed 3 times (10 are allowed), last with \"503\"; it is retried in 20s",
+            "it failed 3 times (25 are allowed), last with \"503\"; it is retried in 20s, and at \
+             most for another 5d 6h",
+        ),
+        (
+            later(counters(25, 0), None),
+            "backoff",
+            "it failed 25 times (25 are allowed); it is retried in 20s, for the last time",
         ),
         (
             later(counters(0, 1), None),
@@ -272,8 +278,8 @@ fn a_delayed_item_names_the_cause() {
         (
             later(counters(1, 2), None),
             "backoff",
-            "it failed once (10 are allowed) and its lease lapsed twice (5 are allowed) and must \
-             be worked alone; it is retried in 20s",
+            "it failed once (25 are allowed) and its lease lapsed twice (5 are allowed) and must \
+             be worked alone; it is retried in 20s, and at most for another 5d 6h",
         ),
     ];
     for (record, code, sentence) in cases {

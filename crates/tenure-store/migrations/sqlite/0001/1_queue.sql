@@ -10,7 +10,11 @@ create table tenure_queues (
     number    integer primary key check (number >= 0),
     name      text    not null check (length(cast(name as blob)) between 1 and 255),
     topic     text    not null default '' check (length(cast(topic as blob)) <= 255),
-    term_ms   integer check (term_ms between 1 and 86400000),
+    -- Rules of the queue, in its row without a topic; null: as in the settings of the worker.
+    term_ms       integer check (term_ms between 1 and 86400000),
+    max_retries   integer check (max_retries between 0 and 4294967295),
+    retry_base_ms integer check (retry_base_ms between 1 and 2592000000),
+    retry_cap_ms  integer check (retry_cap_ms between 1 and 2592000000),
     is_paused integer not null default 0 check (is_paused in (0, 1)),
     unique (name, topic)
 ) strict;
@@ -139,6 +143,9 @@ create table tenure_setbacks (
     turn         integer,    -- position in its key after a replay; null: its id
     last_error   text
 ) strict;
+
+-- For the heads that have been retried for long; the first failure of an item writes no entry.
+create index tenure_setbacks_retried on tenure_setbacks (available_at) where failures > 1;
 
 -- Dedupe keys, which make an event unique, and the event that has each.
 create table tenure_dedupe (

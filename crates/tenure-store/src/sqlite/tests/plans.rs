@@ -12,7 +12,7 @@ use super::super::statements::{ALL, HOLDS, JOBS, WEBHOOK, WORK_LEASE};
 use super::*;
 
 /// Statements that scan a whole table, and the reason.
-const WALKS: [(&str, &str, &str); 9] = [
+const WALKS: [(&str, &str, &str); 10] = [
     (
         "page_pending",
         "tenure_ready",
@@ -37,6 +37,11 @@ const WALKS: [(&str, &str, &str); 9] = [
         "count",
         "tenure_dead",
         "an item there is a few bytes, and they are to be counted",
+    ),
+    (
+        "count",
+        "tenure_setbacks",
+        "the partial index of the items that were retried, from its end, up to 1000 of them",
     ),
     (
         "held_chunks",

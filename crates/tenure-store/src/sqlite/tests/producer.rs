@@ -1,6 +1,8 @@
 //! Producers other than this store: the caller's own connection, and plain SQL on the view.
 
-use tenure_core::store::{Claim, Enqueued, Intake, LeaseStore, Operate, Queues, StoreErrorKind};
+use tenure_core::store::{
+    Claim, Enqueued, Intake, LeaseStore, Operate, QueueRules, Queues, StoreErrorKind,
+};
 use tenure_core::testing::token;
 use tenure_core::{ItemId, NewEvent, Outcome, QueueName, State};
 use uuid::Uuid;
@@ -109,7 +111,7 @@ async fn a_plain_insert_enqueues() {
     let bench = Bench::new().await;
     bench
         .store
-        .add_queue(&QueueName::new("mail").unwrap(), None)
+        .add_queue(&QueueName::new("mail").unwrap(), QueueRules::default())
         .await
         .unwrap();
     let connection = bench.stranger();

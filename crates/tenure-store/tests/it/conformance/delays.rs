@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::store::{
-    Claim, DelayedIn, ListDelayed, Pause, RetryAnswer, RetryNow, Settle, Store,
+    Claim, DelayedIn, ListDelayed, Pause, QueueRules, RetryAnswer, RetryNow, Settle, Store,
 };
 use tenure_core::{Event, ItemId, NewEvent, Outcome, OutcomeKind, QueueName};
 
@@ -162,7 +162,10 @@ async fn a_retry_of_an_event_that_was_enqueued_with_a_delay_makes_it_due(world: 
 async fn delayed_items_are_listed_by_topic_and_queue(world: &dyn World) {
     let store = outbox(world);
     let mail = QueueName::new("mail").expect("a name");
-    store.add_queue(&mail, None).await.expect("add queue");
+    store
+        .add_queue(&mail, QueueRules::default())
+        .await
+        .expect("add queue");
     let event = |topic: &str, queue: &QueueName| -> Event {
         let event = NewEvent::from_json(topic, "1").queue(queue.as_str());
         event.build().expect("well formed")

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use tenure_core::store::{Enqueued, Filter, Pause, Store, StoreError, StoreErrorKind};
+use tenure_core::store::{Enqueued, Filter, Pause, QueueRules, Store, StoreError, StoreErrorKind};
 use tenure_core::{
-    Encoding, Event, Guarded, ItemId, NewEvent, Priority, QueueName, Refusal, State, Term,
+    Encoding, Event, Guarded, ItemId, NewEvent, Priority, QueueName, Refusal, RetryRules, State,
+    Term,
 };
 use uuid::Uuid;
 
@@ -29,7 +30,7 @@ on_every_queue!(
     the_first_queue_is_served_first,
     a_claim_takes_nothing_from_queues_that_it_does_not_name,
     a_paused_queue_is_not_claimed,
-    a_queue_that_is_added_again_gets_another_term,
+    a_queue_that_is_added_again_gets_other_rules,
     a_poison_item_is_claimed_only_from_its_queue,
 );
 
@@ -57,7 +58,7 @@ async fn enqueue_one(world: &dyn World, event: Event) -> ItemId {
 
 async fn add_queue(world: &dyn World, name: &str) {
     outbox(world)
-        .add_queue(&queue(name), None)
+        .add_queue(&queue(name), QueueRules::default())
         .await
         .expect("add a queue");
 }
@@ -383,23 +384,40 @@ async fn a_paused_queue_is_not_claimed(world: &dyn World) {
     assert_eq!(claim_from(world, &["mail", "default"], 9).await, [mail]);
 }
 
-async fn a_queue_that_is_added_again_gets_another_term(world: &dyn World) {
+async fn a_queue_that_is_added_again_gets_other_rules(world: &dyn World) {
     let mail = queue("mail");
-    for term in [None, Some(Term::HEAVY), Some(Term::EXTERNAL)] {
-        outbox(world)
-            .add_queue(&mail, term)
-            .await
-            .expect("add a queue");
+    let retry = RetryRules {
+        max_retries: Some(u32::MAX),
+        base: Some(Duration::from_millis(1)),
+        cap: Some(Duration::from_hours(720)),
+    };
+    let few = RetryRules {
+        max_retries: Some(0),
+        ..RetryRules::default()
+    };
+    for (term, retry) in [
+        (None, RetryRules::default()),
+        (Some(Term::HEAVY), retry),
+        (Some(Term::EXTERNAL), few),
+    ] {
+        let rules = QueueRules { term, retry };
+        let added = outbox(world).add_queue(&mail, rules).await;
+        added.expect("add a queue");
         let queues = outbox(world).queues().await.expect("queues");
         let names: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
         assert_eq!(names, ["default", "mail"], "by name, each once");
-        assert_eq!((queues[1].term, queues[1].paused), (term, false));
+        assert_eq!((queues[1].rules, queues[1].paused), (rules, false));
+        assert_eq!(queues[0].rules, QueueRules::default());
     }
-    // A new term does not end the pause.
+    let mut wrong = QueueRules::default();
+    wrong.retry.cap = Some(Duration::from_hours(721));
+    let refused = outbox(world).add_queue(&mail, wrong).await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Invalid, "{refused}");
+    // New rules do not end the pause.
     let answer = outbox(world).pause_queue(&mail, Pause::Begin).await;
     assert_eq!(answer.expect("pause"), Guarded::Accepted(()));
     outbox(world)
-        .add_queue(&mail, None)
+        .add_queue(&mail, QueueRules::default())
         .await
         .expect("add a queue");
     assert!(outbox(world).queues().await.expect("queues")[1].paused);

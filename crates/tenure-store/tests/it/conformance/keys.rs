@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::store::{
-    Filter, KeyFilter, KeyRecord, KeyState, Pause, Prune, Replay, Settle, Skip, Store,
+    Filter, KeyFilter, KeyRecord, KeyState, Pause, Prune, QueueRules, Replay, Settle, Skip, Store,
 };
 use tenure_core::{Event, Guarded, ItemId, NewEvent, OnDead, Outcome, Refusal, State, Timestamp};
 
@@ -34,6 +34,7 @@ on_every_queue!(
     keys_are_listed_by_age_and_stuck_keys_can_be_listed_alone,
     blocked_keys_are_listed_before_paused_ones,
     a_key_with_an_old_head_is_stuck_while_items_wait_behind_it,
+    a_head_that_is_retried_for_long_is_counted_while_items_wait_behind_it,
     a_key_is_listed_before_any_claim,
     an_item_that_blocks_its_key_is_not_pruned,
     an_idle_key_leaves_no_trace,
@@ -366,7 +367,10 @@ async fn a_skip_of_a_key_without_a_head_is_refused(world: &dyn World) {
 async fn counts_include_items_behind_the_head(world: &dyn World) {
     let outbox = outbox(world);
     let mail = tenure_core::QueueName::new("mail").expect("a queue's name");
-    outbox.add_queue(&mail, None).await.expect("add a queue");
+    outbox
+        .add_queue(&mail, QueueRules::default())
+        .await
+        .expect("add a queue");
     let letter = NewEvent::from(keyed("a"))
         .queue("mail")
         .build()
@@ -495,6 +499,41 @@ async fn a_key_with_an_old_head_is_stuck_while_items_wait_behind_it(world: &dyn 
         assert_eq!(state_of(world).await.1, Some(ids[nth + 1]));
         assert_eq!(keys(world, KeyFilter::Stuck, 9).await, stuck);
     }
+}
+
+async fn a_head_that_is_retried_for_long_is_counted_while_items_wait_behind_it(world: &dyn World) {
+    let counted = |seconds| async move {
+        let counts = outbox(world).count(Some(at(seconds))).await;
+        counts.expect("count").retried_keys
+    };
+    let end = |outcome, seconds| async move {
+        let holder = fresh("worker");
+        let held = world.claim(&holder, 1, at(seconds)).await;
+        let settle = Settle::new(holder).item(held.ids()[0], outcome);
+        let settled = world.settle(settle.at(at(seconds))).await;
+        assert_eq!(settled.refused().count(), 0);
+    };
+    add_run(world, 3).await;
+    // The second item becomes the head at 100 s and fails twice.
+    end(Outcome::Done, 100).await;
+    end(retry(10), 110).await;
+    assert_eq!(counted(9_999).await, 0, "no retry has failed yet");
+    end(retry(9_999), 120).await;
+    let hour = KeyRecord::RETRIED_LONG.as_secs();
+    assert_eq!(counted(100 + hour).await, 0, "not over an hour");
+    assert_eq!(counted(101 + hour).await, 1);
+    pause(world, Pause::Begin).await;
+    assert_eq!(counted(101 + hour).await, 0, "an operator paused it");
+    pause(world, Pause::End).await;
+    place(world).await;
+    end(Outcome::Done, 20_000).await;
+    end(retry(10), 20_000).await;
+    end(retry(10), 20_010).await;
+    assert_eq!(
+        counted(99_999).await,
+        0,
+        "no item waits behind the last one"
+    );
 }
 
 /// On PostgreSQL the next claim chooses the head, not the enqueue.

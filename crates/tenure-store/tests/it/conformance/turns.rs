@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::store::{Claim, Reap, Rest, Settle};
+use tenure_core::store::{Claim, QueueRules, Reap, Rest, Settle};
 use tenure_core::{
     Counters, Guarded, ItemId, NewEvent, OnDead, Outcome, OutcomeKind, Priority, Refusal, State,
 };
@@ -151,7 +151,10 @@ async fn only_the_head_of_a_key_is_claimed(world: &dyn World) {
 async fn a_key_spans_queues_and_priorities(world: &dyn World) {
     let outbox = world.outbox().expect("the queue layout");
     let mail = tenure_core::QueueName::new("mail").expect("a queue's name");
-    outbox.add_queue(&mail, None).await.expect("add a queue");
+    outbox
+        .add_queue(&mail, QueueRules::default())
+        .await
+        .expect("add a queue");
     let events = [
         keyed("a"),
         NewEvent::from(keyed("a"))

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tenure_core::store::ChangeEndpoint;
+use tenure_core::store::{ChangeEndpoint, QueueRules};
 use tenure_core::webhook::{
     Disabled, EndpointHealth, EndpointId, EndpointState, NewEndpoint, OnGone, RateLimit, Schedule,
 };
@@ -152,7 +152,7 @@ async fn queues_and_endpoints_have_different_numbers(world: &dyn World) {
     let mut queues = vec![QueueName::default()];
     for name in ["mail", "slow"] {
         let queue = QueueName::new(name).expect("a queue's name");
-        let added = outbox(world).add_queue(&queue, None).await;
+        let added = outbox(world).add_queue(&queue, QueueRules::default()).await;
         added.expect("add queue");
         queues.push(queue);
         endpoints.push(add(world, name, &["order.*"]).await);

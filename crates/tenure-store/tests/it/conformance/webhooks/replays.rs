@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tenure_core::store::{
-    Filter, Kind, NewReplay, ReplayOperation, ReplayRate, ReplayState, Replays, StepReplay, Stepped,
+    Filter, Kind, NewReplay, QueueRules, ReplayOperation, ReplayRate, ReplayState, Replays,
+    StepReplay, Stepped,
 };
 use tenure_core::{
     Event, Guarded, ItemId, NewEvent, Outcome, QueueName, Refusal, State, Timestamp,
@@ -193,7 +194,7 @@ async fn deliveries_are_replayed_by_endpoint_or_by_event(world: &dyn World) {
 
 async fn every_field_of_the_filter_is_applied(world: &dyn World) {
     let mail = QueueName::new("mail").expect("a name");
-    let added = outbox(world).add_queue(&mail, None).await;
+    let added = outbox(world).add_queue(&mail, QueueRules::default()).await;
     added.expect("add queue");
     for (state, now) in [(State::Done, T0), (State::Dead, at(10))] {
         let [paid, lost] = ["paid", "lost"].map(|word| format!("{state}.{word}"));
