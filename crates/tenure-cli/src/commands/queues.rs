@@ -122,7 +122,7 @@ pub(super) async fn run(cx: &Context, command: Option<QueueCommand>) -> Result<E
             let tenure = cx.database.open(IfMissing::Make).await?;
             let queues = tenure.queues().await?;
             let before = queues.into_iter().find(|other| other.name == queue);
-            // What is not given stays: scripts repeat the command at every deploy.
+            // Rules that are not given stay: scripts repeat the command at every deploy.
             let old = before.as_ref().map(|queue| queue.rules).unwrap_or_default();
             let rules = rules.over(old)?;
             let done = match &before {
