@@ -208,6 +208,42 @@ async fn a_producer_behind_a_pooler_enqueues_in_its_transaction() {
     assert_eq!(due(&store).await, 1);
 }
 
+/// A process may be paused between the beginning of its transaction and its statement. The store's
+/// clock at the statement decides, so that a lease never seems to begin before the last one ended.
+#[tokio::test]
+async fn the_time_of_a_claim_is_that_of_its_statement() {
+    let (database, _pooler, url) = pooled(PoolMode::Transaction, SHARED).await;
+    let store = open(&url, Statements::Unnamed).await;
+    store
+        .enqueue(&[Event::new("a", &1).unwrap()])
+        .await
+        .unwrap();
+    // The claim has begun its transaction and waits for this lock, as if it were paused.
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    let mut tx = conn.begin().await.unwrap();
+    let lock = "lock table tenure_ready in access exclusive mode";
+    sqlx::raw_sql(lock).execute(&mut *tx).await.unwrap();
+    let claim = Claim::new(fresh("w"), 1);
+    let waits = "select count(*) > 0 from pg_stat_activity
+                 where wait_event_type = 'Lock' and datname = current_database()";
+    let freed = async {
+        while !sqlx::query_scalar::<_, bool>(waits)
+            .fetch_one(&mut *tx)
+            .await
+            .unwrap()
+        {}
+        let now = "select clock_timestamp()::text";
+        let now: String = sqlx::query_scalar(now).fetch_one(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        now
+    };
+    let (held, freed) = tokio::join!(store.claim(&claim), freed);
+    assert_eq!(held.unwrap().unwrap().items.len(), 1);
+    let later = "select claimed_at >= $1::timestamptz from tenure_leases";
+    let query = sqlx::query_scalar::<_, bool>(later).bind(freed);
+    assert!(query.fetch_one(&mut conn).await.unwrap());
+}
+
 /// An adoption takes several transactions and an index that is built outside of any; its lock must
 /// keep others away all the time, and be gone at the end.
 #[tokio::test]
