@@ -244,6 +244,39 @@ async fn the_time_of_a_claim_is_that_of_its_statement() {
     assert!(query.fetch_one(&mut conn).await.unwrap());
 }
 
+/// Frozen workers must not keep the server connections of a pooler for themselves. Method: with one
+/// server connection, a store stops in the middle of a transaction, as a frozen process does.
+#[tokio::test]
+async fn a_transaction_that_stands_still_gives_its_server_connection_back() {
+    let (database, _pooler, url) = pooled(PoolMode::Transaction, "default_pool_size = 1").await;
+    let frozen = open(&url, Statements::Unnamed).await;
+    let other = open(&url, Statements::Unnamed).await;
+    // One poll sends the beginning of the transaction; the future is kept and never polled again.
+    let mut answer = Box::pin(frozen.queues());
+    let waits = "select count(*) from pg_stat_activity where state = 'idle in transaction'
+                 and datname = current_database()";
+    let direct = PgPool::connect(&database.url).await.unwrap();
+    loop {
+        let polled = tokio::time::timeout(Duration::from_millis(1), &mut answer).await;
+        if polled.is_ok() {
+            answer = Box::pin(frozen.queues());
+        }
+        let open: i64 = sqlx::query_scalar(waits).fetch_one(&direct).await.unwrap();
+        if open > 0 {
+            break;
+        }
+    }
+    let answered = tokio::time::timeout(Duration::from_secs(30), other.queues()).await;
+    assert_eq!(
+        answered
+            .expect("the server ends the transaction")
+            .unwrap()
+            .len(),
+        1
+    );
+    assert!(answer.await.is_err());
+}
+
 /// An adoption takes several transactions and an index that is built outside of any; its lock must
 /// keep others away all the time, and be gone at the end.
 #[tokio::test]
