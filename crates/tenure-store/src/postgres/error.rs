@@ -121,6 +121,10 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
             ),
         ),
         "25006" => (Unavailable, Some(READ_ONLY)),
+        "25P03" => (
+            Unavailable,
+            Some("this process was paused in the middle of a transaction, or is overloaded"),
+        ),
         "53100" => (Unavailable, Some("the disk of the database is full")),
         "53300" => (
             Unavailable,
@@ -179,7 +183,7 @@ impl EndsConnection for sqlx::Error {
         let code = database.code();
         let code = code.as_deref().unwrap_or_default();
         let is_away = code.starts_with("08") || code.starts_with("57P");
-        is_away || matches!(code, "25006" | "26000" | "42P05")
+        is_away || matches!(code, "25006" | "25P03" | "26000" | "42P05")
     }
 }
 

@@ -23,9 +23,15 @@ use crate::config::{Planner, Statements};
 /// statement must see everything that was committed before an earlier one got its locks.
 const BEGIN: &str = "begin isolation level read committed";
 
-/// Begins a transaction with the settings of [`super::PLANNER`]: on a shared session they must end
-/// with it.
+/// Begins a transaction on a shared session. A process that is frozen in it would keep a session
+/// of the pooler for itself, and with a few of them all: the server ends such a transaction.
+const BEGIN_SHARED: &str = "begin isolation level read committed; \
+     set local idle_in_transaction_session_timeout = '5s'";
+
+/// Begins a transaction like [`BEGIN_SHARED`], with the settings of [`super::PLANNER`]: on a shared
+/// session they must end with it.
 const BEGIN_PLANNED: &str = "begin isolation level read committed; \
+     set local idle_in_transaction_session_timeout = '5s'; \
      set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off; \
      set local enable_bitmapscan = off; set local jit = off";
 
@@ -182,8 +188,7 @@ impl Sessions {
     pub(crate) fn finding(&self, conn: &PgConnection) -> Option<Finding> {
         if has_names(conn) {
             let text = "prepared; the pooler keeps those of its clients apart";
-            let is_shared = self.is_shared.load(Ordering::Acquire);
-            return is_shared.then(|| Finding::good("statements", text));
+            return self.is_shared().then(|| Finding::good("statements", text));
         }
         if self.statements == Statements::Unnamed {
             let text = "without names, as store.statements says";
@@ -207,15 +212,19 @@ impl Sessions {
     }
 
     fn plans_each_transaction(&self) -> bool {
-        self.planner == Planner::Connection && self.is_shared.load(Ordering::Acquire)
+        self.planner == Planner::Connection && self.is_shared()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Acquire)
     }
 
     /// Text that begins a transaction, with the planner's settings if the session lacks them.
     pub(crate) fn begin_text(&self) -> &'static str {
-        if self.plans_each_transaction() {
-            BEGIN_PLANNED
-        } else {
-            BEGIN
+        match (self.is_shared(), self.planner) {
+            (true, Planner::Connection) => BEGIN_PLANNED,
+            (true, Planner::Role) => BEGIN_SHARED,
+            (false, _) => BEGIN,
         }
     }
 
@@ -325,7 +334,7 @@ impl RunOn for Sql<'_> {
         if conn.is_in_transaction() || began_by_hand(conn).await? {
             return query.fetch_all(conn).await;
         }
-        alone(query, conn, BEGIN).await
+        alone(query, conn, BEGIN_SHARED).await
     }
 
     async fn first_on(self, conn: &mut PgConnection) -> Result<Option<PgRow>, sqlx::Error> {
@@ -353,6 +362,6 @@ mod tests {
             assert!(BEGIN_PLANNED.contains(&format!("set local {name} = {value}")));
             assert!(PLAN.contains(&format!("set {name} = {value}")));
         }
-        assert!(BEGIN_PLANNED.starts_with(BEGIN));
+        assert!(BEGIN_SHARED.starts_with(BEGIN) && BEGIN_PLANNED.starts_with(BEGIN_SHARED));
     }
 }

@@ -233,6 +233,22 @@ mod tests {
         assert_eq!(qualified(text, None), text);
     }
 
+    /// Behind a pooler a statement may run in a transaction that has begun earlier, by as long as a
+    /// pause of the process: with the time of its beginning, guards would judge too late. Only the
+    /// events of a transaction share its time, by which `written_here` finds them.
+    #[test]
+    fn the_time_of_a_statement_is_not_that_of_its_transaction() {
+        let as_written = &crate::render::as_written;
+        let queue = QueueStatements::new(None, as_written);
+        let webhook = WebhookStatements::new(None, as_written);
+        let work_lease = WorkLeaseStatements::new(None, as_written);
+        let all = queue.all().into_iter();
+        for (name, statement) in all.chain(webhook.all()).chain(work_lease.all()) {
+            let is_stale = statement.0.contains("coalesce($1::timestamptz, now())");
+            assert!(!is_stale || name.starts_with("enqueue"), "{name}");
+        }
+    }
+
     /// The statements that settle and claim repeat the texts of settle and claim, since a statement
     /// is one file; the copies must stay identical.
     #[test]

@@ -34,7 +34,7 @@ INI
 echo '"postgres" ""' >"$dir/users"
 pgbouncer "$dir/ini" </dev/null >"$dir/log" 2>&1 &
 pid=$!
-until grep -q 'process up' "$dir/log"; do
+until grep -q 'process up' "$dir/log" 2>/dev/null; do
     kill -0 "$pid" 2>/dev/null || {
         words=$(tail -n 5 "$dir/log" | tr '\n' ' ')
         rm -rf "$dir"

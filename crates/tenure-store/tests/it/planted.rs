@@ -234,7 +234,7 @@ const BROKEN: [Broken; 38] = [
         check: "law_5_only_its_holder_or_a_bury_ends_a_live_lease",
         faults: &[planted(
             "reap",
-            "where locked_until < coalesce($1::timestamptz, now())",
+            "where locked_until < coalesce($1::timestamptz, statement_timestamp())",
             "where true",
         )],
     },
@@ -243,7 +243,7 @@ const BROKEN: [Broken; 38] = [
         check: "a_lease_can_be_renewed_before_its_end_but_not_at_it",
         faults: &[planted(
             "renew",
-            "and locked_until > coalesce($1::timestamptz, now())",
+            "and locked_until > coalesce($1::timestamptz, statement_timestamp())",
             "",
         )],
     },
@@ -277,7 +277,7 @@ const BROKEN: [Broken; 38] = [
         check: "an_item_is_not_claimed_before_it_is_available",
         faults: &[planted(
             "claim",
-            "and available_at <= coalesce($1::timestamptz, now())",
+            "and available_at <= coalesce($1::timestamptz, statement_timestamp())",
             "",
         )],
     },
@@ -496,7 +496,7 @@ const BROKEN: [Broken; 38] = [
         check: "lanes_with_due_deliveries_are_listed",
         faults: &[planted(
             "webhook_due_deliveries",
-            "and r.available_at <= coalesce($1::timestamptz, now())",
+            "and r.available_at <= coalesce($1::timestamptz, statement_timestamp())",
             "",
         )],
     },

@@ -208,6 +208,75 @@ async fn a_producer_behind_a_pooler_enqueues_in_its_transaction() {
     assert_eq!(due(&store).await, 1);
 }
 
+/// A process may be paused between the beginning of its transaction and its statement. The store's
+/// clock at the statement decides, so that a lease never seems to begin before the last one ended.
+#[tokio::test]
+async fn the_time_of_a_claim_is_that_of_its_statement() {
+    let (database, _pooler, url) = pooled(PoolMode::Transaction, SHARED).await;
+    let store = open(&url, Statements::Unnamed).await;
+    store
+        .enqueue(&[Event::new("a", &1).unwrap()])
+        .await
+        .unwrap();
+    // The claim has begun its transaction and waits for this lock, as if it were paused.
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    let mut tx = conn.begin().await.unwrap();
+    let lock = "lock table tenure_ready in access exclusive mode";
+    sqlx::raw_sql(lock).execute(&mut *tx).await.unwrap();
+    let claim = Claim::new(fresh("w"), 1);
+    let waits = "select count(*) > 0 from pg_stat_activity
+                 where wait_event_type = 'Lock' and datname = current_database()";
+    let freed = async {
+        while !sqlx::query_scalar::<_, bool>(waits)
+            .fetch_one(&mut *tx)
+            .await
+            .unwrap()
+        {}
+        let now = "select clock_timestamp()::text";
+        let now: String = sqlx::query_scalar(now).fetch_one(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+        now
+    };
+    let (held, freed) = tokio::join!(store.claim(&claim), freed);
+    assert_eq!(held.unwrap().unwrap().items.len(), 1);
+    let later = "select claimed_at >= $1::timestamptz from tenure_leases";
+    let query = sqlx::query_scalar::<_, bool>(later).bind(freed);
+    assert!(query.fetch_one(&mut conn).await.unwrap());
+}
+
+/// Frozen workers must not keep the server connections of a pooler for themselves. Method: with one
+/// server connection, a store stops in the middle of a transaction, as a frozen process does.
+#[tokio::test]
+async fn a_transaction_that_stands_still_gives_its_server_connection_back() {
+    let (database, _pooler, url) = pooled(PoolMode::Transaction, "default_pool_size = 1").await;
+    let frozen = open(&url, Statements::Unnamed).await;
+    let other = open(&url, Statements::Unnamed).await;
+    // One poll sends the beginning of the transaction; the future is kept and never polled again.
+    let mut answer = Box::pin(frozen.queues());
+    let waits = "select count(*) from pg_stat_activity where state = 'idle in transaction'
+                 and datname = current_database()";
+    let direct = PgPool::connect(&database.url).await.unwrap();
+    loop {
+        let polled = tokio::time::timeout(Duration::from_millis(1), &mut answer).await;
+        if polled.is_ok() {
+            answer = Box::pin(frozen.queues());
+        }
+        let open: i64 = sqlx::query_scalar(waits).fetch_one(&direct).await.unwrap();
+        if open > 0 {
+            break;
+        }
+    }
+    let answered = tokio::time::timeout(Duration::from_secs(30), other.queues()).await;
+    assert_eq!(
+        answered
+            .expect("the server ends the transaction")
+            .unwrap()
+            .len(),
+        1
+    );
+    assert!(answer.await.is_err());
+}
+
 /// An adoption takes several transactions and an index that is built outside of any; its lock must
 /// keep others away all the time, and be gone at the end.
 #[tokio::test]

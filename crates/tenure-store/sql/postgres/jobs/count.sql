@@ -17,7 +17,7 @@ select count(o.id) filter (where o.locked_until is null
        (select count(*) from tenure_jobs t where t.completed_at is not null) as completed,
        (select count(*) from tenure_jobs t where t.failed_at is not null) as failed,
        max(m.now) as now
-from (select coalesce($1::timestamptz, now()) as now) as m
+from (select coalesce($1::timestamptz, statement_timestamp()) as now) as m
 left join (
     select t.id, t.locked_until, t.available_at, t.created_at
     from tenure_jobs t

@@ -6,7 +6,7 @@
 --   independent of jobs. A job that another transaction has locked is skipped.
 -- Relies on: the indexes on the settled jobs, on the jobs' matrix, the unique key of the chunks.
 with moment as materialized (
-    select coalesce($1::timestamptz, now()) as now
+    select coalesce($1::timestamptz, statement_timestamp()) as now
 ), completed as materialized (
     select t.id, t.matrix_id
     from tenure_jobs t

@@ -23,17 +23,17 @@ with asked as materialized (
       and t.locked_by = a.holder
       and t.completed_at is null
       and t.failed_at is null
-      and t.locked_until > coalesce($1::timestamptz, now())
+      and t.locked_until > coalesce($1::timestamptz, statement_timestamp())
     for no key update of t skip locked
 ), renewed as (
     update tenure_checkpoints t
     set locked_until = greatest(
-        t.locked_until, coalesce($1::timestamptz, now()) + $6::bigint * interval '1 microsecond')
+        t.locked_until, coalesce($1::timestamptz, statement_timestamp()) + $6::bigint * interval '1 microsecond')
     from held h
     where t.id = h.id
     returning h.nth, t.id, t.locked_until as until, t.fence
 ), others as (
-    select a.nth, t.id, t.locked_until > coalesce($1::timestamptz, now()) as is_busy
+    select a.nth, t.id, t.locked_until > coalesce($1::timestamptz, statement_timestamp()) as is_busy
     from asked a
     join tenure_checkpoints t
         on t.matrix_id = a.matrix_id
@@ -43,7 +43,7 @@ with asked as materialized (
       and t.completed_at is null
       and t.failed_at is null
       and t.locked_until is not null
-      and (t.locked_until <= coalesce($1::timestamptz, now())
+      and (t.locked_until <= coalesce($1::timestamptz, statement_timestamp())
            or t.id not in (select id from renewed))
 )
 select nth, id, until, fence, false as is_busy from renewed

@@ -6,7 +6,7 @@
 --   statements cannot deadlock.
 -- Relies on: tenure_arrivals_pkey, from the oldest; tenure_keys_pkey.
 insert into tenure_keys (key_hash, state_since, ordering_key)
-select a.key_hash, coalesce($1::timestamptz, now()), a.ordering_key
+select a.key_hash, coalesce($1::timestamptz, statement_timestamp()), a.ordering_key
 from (
     select key_hash, min(ordering_key) as ordering_key
     from (

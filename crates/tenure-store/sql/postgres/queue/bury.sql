@@ -98,7 +98,7 @@ with event as materialized (
 ), standing as (
     update tenure_keys k
     set head = (select p.id from promoted p),
-        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
+        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, statement_timestamp()) end
     from freed f
     where k.key_hash = f.key_hash
 ), arrived as (
@@ -110,11 +110,11 @@ with event as materialized (
     select token, holder, fence, claimed_at
     from held
     union all
-    select $4::text, $5::text, nextval('tenure_fence'), coalesce($1::timestamptz, now())
+    select $4::text, $5::text, nextval('tenure_fence'), coalesce($1::timestamptz, statement_timestamp())
     from (select id from waiting union all select id from behind) as pending
 ), journal as (
     insert into tenure_settled (token, outcome, settled_at, claimed_at, holder, fence, first_id, last_id, ids)
-    select token, 'buried', coalesce($1::timestamptz, now()), claimed_at, holder, fence, $2, $2,
+    select token, 'buried', coalesce($1::timestamptz, statement_timestamp()), claimed_at, holder, fence, $2, $2,
            array[$2::bigint]
     from hold
 ), setback as (
@@ -124,7 +124,7 @@ with event as materialized (
     on conflict (id) do update set attempts = s.attempts + 1, last_error = excluded.last_error
 ), dead as (
     insert into tenure_dead (id, dead_at, reason, last_error)
-    select $2, coalesce($1::timestamptz, now()), 'buried', $3
+    select $2, coalesce($1::timestamptz, statement_timestamp()), 'buried', $3
     from hold
 )
 select $2::bigint as id

@@ -4,7 +4,7 @@
 -- Keeps: it waits for a step in progress, which is then the last one.
 -- Relies on: tenure_replays_pkey.
 update tenure_replays
-set state = 'cancelled', ended_at = coalesce($1::timestamptz, now())
+set state = 'cancelled', ended_at = coalesce($1::timestamptz, statement_timestamp())
 where id = $2::bigint and state = 'running'
 returning id, filter::text, rate_per_minute, expected_items, reached_id, last_id, replayed, refused, state,
        created_at, next_step_at, ended_at

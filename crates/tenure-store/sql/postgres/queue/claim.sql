@@ -24,7 +24,7 @@ with lane as materialized (
         select ctid as row_id, lane, available_at, id, key_hash
         from tenure_ready
         where lane = c.lane
-          and available_at <= coalesce($1::timestamptz, now())
+          and available_at <= coalesce($1::timestamptz, statement_timestamp())
           and (available_at, id) >= (c.at, c.id)
         order by available_at, id
         limit c.most
@@ -48,7 +48,7 @@ with lane as materialized (
             cross join lateral (
                 select b.row_id, b.turn, b.lane, b.available_at, b.id,
                        bool_and(b.lane = l.lane and b.id = b.turn and b.id > l.id
-                                and b.available_at <= coalesce($1::timestamptz, now()))
+                                and b.available_at <= coalesce($1::timestamptz, statement_timestamp()))
                            over (order by b.turn) as is_next
                 from (
                     select ctid as row_id, turn, lane, available_at, id
@@ -87,8 +87,8 @@ with lane as materialized (
     from followed
 ), lease as (
     insert into tenure_leases (token, holder, claimed_at, locked_until, ids, key_hashes)
-    select $2, $3, coalesce($1::timestamptz, now()),
-           coalesce($1::timestamptz, now()) + $4::bigint * interval '1 us', array_agg(id order by id),
+    select $2, $3, coalesce($1::timestamptz, statement_timestamp()),
+           coalesce($1::timestamptz, statement_timestamp()) + $4::bigint * interval '1 us', array_agg(id order by id),
            case when bool_or(key_hash is not null) then array_agg(key_hash order by id) end
     from got
     having count(*) > 0

@@ -15,9 +15,9 @@ with wait as (
            min(first_due_at) as first_due_at, sum(behind) as behind
     from (
         select lane >> 4 as number,
-               count(*) filter (where available_at <= coalesce($1::timestamptz, now())) as due,
-               count(*) filter (where available_at > coalesce($1::timestamptz, now())) as delayed,
-               min(available_at) filter (where available_at <= coalesce($1::timestamptz, now()))
+               count(*) filter (where available_at <= coalesce($1::timestamptz, statement_timestamp())) as due,
+               count(*) filter (where available_at > coalesce($1::timestamptz, statement_timestamp())) as delayed,
+               min(available_at) filter (where available_at <= coalesce($1::timestamptz, statement_timestamp()))
                    as first_due_at,
                0 as behind
         from tenure_ready
@@ -33,7 +33,7 @@ with wait as (
 )
 select q.name, coalesce(w.due, 0)::bigint as due, coalesce(w.delayed, 0)::bigint as delayed,
        w.first_due_at, coalesce(w.behind, 0)::bigint as behind, coalesce(q.number, w.number) as number,
-       coalesce($1::timestamptz, now()) as now,
+       coalesce($1::timestamptz, statement_timestamp()) as now,
        l.claimed, l.lapsed, d.dead, e.events, l.claimed_deliveries, l.lapsed_deliveries,
        d.dead_deliveries, e.deliveries, r.retried_keys
 from (select name, number from tenure_queues where topic = '') q
@@ -45,7 +45,7 @@ cross join (
            coalesce(sum(n) filter (where is_delivery and is_lapsed), 0)::bigint as lapsed_deliveries
     from (
         select cardinality(ids) as n, ids[1] > 4503599627370496 as is_delivery,
-               locked_until <= coalesce($1::timestamptz, now()) as is_lapsed
+               locked_until <= coalesce($1::timestamptz, statement_timestamp()) as is_lapsed
         from tenure_leases
     ) as l
 ) l
@@ -71,7 +71,7 @@ cross join (
                   select tenure_key_hash(e.ordering_key) from tenure_events e where e.id = s.id and e.source is null
               )
           and k.head = s.id and not k.is_blocked and not k.is_paused
-          and k.state_since < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 us'
+          and k.state_since < coalesce($1::timestamptz, statement_timestamp()) - $2::bigint * interval '1 us'
     )
 ) r
 order by q.name, number

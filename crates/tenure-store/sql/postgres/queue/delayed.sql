@@ -24,7 +24,7 @@ with lane as materialized (
         select r.lane, r.available_at, r.id
         from tenure_ready r
         where r.lane = c.lane
-          and r.available_at > coalesce($1::timestamptz, now())
+          and r.available_at > coalesce($1::timestamptz, statement_timestamp())
           and (r.available_at, r.id) > (
               case when c.lane = $6::int then $7::timestamptz else '-infinity' end,
               case when c.lane = $6::int then $8::bigint else 0 end)

@@ -4,5 +4,5 @@
 -- Keeps: only the first stop is recorded.
 -- Relies on: tenure_workers_pkey.
 update tenure_workers
-set left_at = coalesce($1::timestamptz, now())
+set left_at = coalesce($1::timestamptz, statement_timestamp())
 where worker = $2 and left_at is null

@@ -8,9 +8,9 @@ update tenure_replays
 set reached_id = $3::bigint,
     replayed = replayed + $4::bigint,
     refused = refused + $5::bigint,
-    next_step_at = coalesce($1::timestamptz, now()) + $6::bigint * interval '1 microsecond',
+    next_step_at = coalesce($1::timestamptz, statement_timestamp()) + $6::bigint * interval '1 microsecond',
     state = case when $7::boolean then 'done' else state end,
-    ended_at = case when $7::boolean then coalesce($1::timestamptz, now()) end
+    ended_at = case when $7::boolean then coalesce($1::timestamptz, statement_timestamp()) end
 where id = $2::bigint
 returning id, filter::text, rate_per_minute, expected_items, reached_id, last_id, replayed, refused, state,
        created_at, next_step_at, ended_at

@@ -8,7 +8,7 @@ with picked as materialized (
     select r.*
     from tenure_replays r
     where r.state = 'running'
-      and r.next_step_at <= coalesce($1::timestamptz, now())
+      and r.next_step_at <= coalesce($1::timestamptz, statement_timestamp())
       and ($2::bigint is null or r.id = $2)
     order by r.next_step_at
     limit 1
@@ -16,7 +16,7 @@ with picked as materialized (
 )
 select p.id, p.filter::text, p.rate_per_minute, p.expected_items, p.reached_id, p.last_id, p.replayed,
        p.refused, p.state, p.created_at, p.next_step_at, p.ended_at,
-       (select (extract(epoch from o.next_step_at - coalesce($1::timestamptz, now())) * 1000000)::bigint
+       (select (extract(epoch from o.next_step_at - coalesce($1::timestamptz, statement_timestamp())) * 1000000)::bigint
         from tenure_replays o
         where o.state = 'running' and ($2::bigint is null or o.id = $2) and o.id is distinct from p.id
         order by o.next_step_at

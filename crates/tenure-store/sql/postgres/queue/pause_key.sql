@@ -30,6 +30,6 @@ with own as materialized (
 update tenure_keys k
 set is_paused = true,
     head = case when exists (select from waiting) then null else o.head end,
-    state_since = case when o.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
+    state_since = case when o.is_paused then k.state_since else coalesce($1::timestamptz, statement_timestamp()) end
 from own o
 where k.key_hash = o.key_hash

@@ -49,7 +49,7 @@ with arrived as materialized (
     from promoted
 ), headed as (
     update tenure_keys k
-    set head = p.id, state_since = coalesce($1::timestamptz, now())
+    set head = p.id, state_since = coalesce($1::timestamptz, statement_timestamp())
     from promoted p
     where k.key_hash = p.key_hash
 ), answered as materialized (

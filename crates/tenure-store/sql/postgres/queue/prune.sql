@@ -48,12 +48,12 @@ with candidate as materialized (
       and a.id not in (select i.id from tenure_leases l cross join unnest(l.ids) as i(id))
       and case
               when d.id is not null then
-                  a.is_named and d.dead_at < coalesce($1::timestamptz, now()) - $3::bigint * interval '1 us'
+                  a.is_named and d.dead_at < coalesce($1::timestamptz, statement_timestamp()) - $3::bigint * interval '1 us'
               when s.replayed_at is not null or not a.is_named then coalesce((
                   select max(j.settled_at)
                   from tenure_settled j
                   where j.outcome = 'done' and int8range(j.first_id, j.last_id, '[]') @> a.id and a.id = any (j.ids)
-              ) < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 us', not a.is_named)
+              ) < coalesce($1::timestamptz, statement_timestamp()) - $2::bigint * interval '1 us', not a.is_named)
               else true
           end
 ), item as materialized (
@@ -92,7 +92,7 @@ with candidate as materialized (
 ), line as materialized (
     select row_id, array_agg(id order by id) filter (where is_kept) as ids,
            coalesce(bool_or(is_kept and not is_locked), false) as is_open,
-           min(settled_at) < coalesce($1::timestamptz, now())
+           min(settled_at) < coalesce($1::timestamptz, statement_timestamp())
                - greatest($2::bigint, $3::bigint) * interval '1 us' as is_old
     from named
     group by row_id
@@ -100,7 +100,7 @@ with candidate as materialized (
     select ctid as row_id
     from tenure_settled
     where (outcome <> 'done' or is_pruned)
-      and settled_at < coalesce($1::timestamptz, now())
+      and settled_at < coalesce($1::timestamptz, statement_timestamp())
           - greatest($2::bigint, $3::bigint) * interval '1 us'
     order by settled_at
     limit $4

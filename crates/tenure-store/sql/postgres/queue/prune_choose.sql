@@ -15,7 +15,7 @@ with old as materialized (
     select ctid as row_id, settled_at, ids
     from tenure_settled
     where outcome = 'done' and not is_pruned
-      and settled_at < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 us'
+      and settled_at < coalesce($1::timestamptz, statement_timestamp()) - $2::bigint * interval '1 us'
     order by settled_at
     limit $4
     for update skip locked
@@ -30,7 +30,7 @@ with old as materialized (
 ), dead as materialized (
     select id
     from tenure_dead
-    where dead_at < coalesce($1::timestamptz, now()) - $3::bigint * interval '1 us'
+    where dead_at < coalesce($1::timestamptz, statement_timestamp()) - $3::bigint * interval '1 us'
       and (select k.is_blocked
            from tenure_keys k
            where k.key_hash = (

@@ -10,7 +10,7 @@ with idle as (
         select ctid
         from tenure_keys
         where head is null and not is_paused
-          and state_since < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 us'
+          and state_since < coalesce($1::timestamptz, statement_timestamp()) - $2::bigint * interval '1 us'
         limit $3
         for update skip locked))
     returning 1

@@ -4,4 +4,4 @@
 -- Keeps: workers that still report.
 -- Relies on: the table is small.
 delete from tenure_workers
-where reported_at < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 us'
+where reported_at < coalesce($1::timestamptz, statement_timestamp()) - $2::bigint * interval '1 us'

@@ -13,8 +13,8 @@
 with lapsed as materialized (
     select token, holder, fence, claimed_at, locked_until, ids, key_hashes
     from tenure_leases
-    where locked_until < coalesce($1::timestamptz, now())
-       or ($3::boolean and locked_until = coalesce($1::timestamptz, now()))
+    where locked_until < coalesce($1::timestamptz, statement_timestamp())
+       or ($3::boolean and locked_until = coalesce($1::timestamptz, statement_timestamp()))
     order by locked_until
     limit $2
     for update skip locked
@@ -75,7 +75,7 @@ with lapsed as materialized (
            case
                when not c.is_first then c.available_at
                when not c.is_dead then
-                   coalesce($1::timestamptz, now())
+                   coalesce($1::timestamptz, statement_timestamp())
                        + ($5::bigint[])[least(c.crashes, cardinality($5::bigint[]))] * interval '1 us'
            end as available_at
     from charged c
@@ -85,7 +85,7 @@ with lapsed as materialized (
     where l.token = lapsed.token
 ), journal as (
     insert into tenure_settled (token, outcome, settled_at, claimed_at, holder, fence, first_id, last_id, ids)
-    select token, 'lapsed', coalesce($1::timestamptz, now()), claimed_at, holder, fence, ids[1],
+    select token, 'lapsed', coalesce($1::timestamptz, statement_timestamp()), claimed_at, holder, fence, ids[1],
            ids[cardinality(ids)], ids
     from lapsed
 ), setback as (
@@ -115,7 +115,7 @@ with lapsed as materialized (
     where not is_ready and not is_dead
 ), dead as (
     insert into tenure_dead (id, dead_at, reason, last_error)
-    select id, coalesce($1::timestamptz, now()), 'crash_loop', 'crash_loop: lease lapsed'
+    select id, coalesce($1::timestamptz, statement_timestamp()), 'crash_loop', 'crash_loop: lease lapsed'
     from item
     where is_dead
 ), promoted as (
@@ -138,7 +138,7 @@ with lapsed as materialized (
 ), standing as (
     update tenure_keys k
     set head = n.head, is_blocked = n.is_blocking,
-        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
+        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, statement_timestamp()) end
     from (
         select key_hash, max(head) as head, bool_or(is_blocking) as is_blocking
         from (
@@ -158,7 +158,7 @@ with lapsed as materialized (
     where is_open and not is_paused and (key_hash in (select key_hash from promoted)) is not true
 )
 select id, holder, fence, crashes, is_dead, case when not is_dead then available_at end as available_at,
-       (extract(epoch from coalesce($1::timestamptz, now()) - locked_until) * 1000000)::bigint
+       (extract(epoch from coalesce($1::timestamptz, statement_timestamp()) - locked_until) * 1000000)::bigint
            as stale_us
 from item
 order by locked_until, id

@@ -9,13 +9,13 @@
 with live as materialized (
     select token
     from tenure_leases
-    where token = any ($2::text[]) and locked_until > coalesce($1::timestamptz, now())
+    where token = any ($2::text[]) and locked_until > coalesce($1::timestamptz, statement_timestamp())
     order by token
     for update
 ), renewed as (
     update tenure_leases l
     set locked_until = greatest(
-        l.locked_until, coalesce($1::timestamptz, now()) + $3::bigint * interval '1 us')
+        l.locked_until, coalesce($1::timestamptz, statement_timestamp()) + $3::bigint * interval '1 us')
     from live
     where l.token = live.token
     returning l.token, l.fence, l.locked_until, l.ids
@@ -27,7 +27,7 @@ from (
     union all
     select token, true, null, null, null
     from tenure_leases
-    where token = any ($2::text[]) and locked_until <= coalesce($1::timestamptz, now())
+    where token = any ($2::text[]) and locked_until <= coalesce($1::timestamptz, statement_timestamp())
     union all
     select token, false, null, null, null from unnest($2::text[]) as u(token)
 ) as asked

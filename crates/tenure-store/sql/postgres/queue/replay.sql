@@ -64,7 +64,7 @@ with settled as materialized (
     ) as s
 ), opened as (
     insert into tenure_setbacks as s (id, generation, available_at, replayed_at, turn)
-    select id, generation + 1, coalesce($1::timestamptz, now()), coalesce($1::timestamptz, now()), turn
+    select id, generation + 1, coalesce($1::timestamptz, statement_timestamp()), coalesce($1::timestamptz, statement_timestamp()), turn
     from turn
     order by id
     on conflict (id) do update set
@@ -92,18 +92,18 @@ with settled as materialized (
     ) e
 ), ready as (
     insert into tenure_ready (lane, available_at, id, key_hash)
-    select lane, coalesce($1::timestamptz, now()), id, tenure_key_hash(ordering_key)
+    select lane, coalesce($1::timestamptz, statement_timestamp()), id, tenure_key_hash(ordering_key)
     from back
     where is_ready
 ), behind as (
     insert into tenure_backlog (key_hash, turn, id, lane, available_at)
-    select tenure_key_hash(ordering_key), turn, id, lane, coalesce($1::timestamptz, now())
+    select tenure_key_hash(ordering_key), turn, id, lane, coalesce($1::timestamptz, statement_timestamp())
     from back
     where not is_ready
 ), unblocked as (
     update tenure_keys k
     set is_blocked = false, head = case when k.is_paused then null else k.head end,
-        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
+        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, statement_timestamp()) end
     from blocker b
     where k.key_hash = b.key_hash and (b.id in (select id from opened)) is true
 ), arrived as (

@@ -8,7 +8,8 @@ insert into tenure_workers
     (worker, host, pid, version, queues, concurrency, running, held, settings_version,
      next_report_within_ms, topics, started_at, reported_at)
 values ($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-        coalesce($1::timestamptz, now()), coalesce($1::timestamptz, now()))
+        coalesce($1::timestamptz, statement_timestamp()),
+        coalesce($1::timestamptz, statement_timestamp()))
 on conflict (worker) do update
 set host = excluded.host, pid = excluded.pid, version = excluded.version,
     queues = excluded.queues, concurrency = excluded.concurrency, running = excluded.running,

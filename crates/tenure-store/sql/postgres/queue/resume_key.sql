@@ -9,7 +9,7 @@
 with own as (
     update tenure_keys
     set is_paused = false,
-        state_since = case when head is null then coalesce($1::timestamptz, now()) else state_since end
+        state_since = case when head is null then coalesce($1::timestamptz, statement_timestamp()) else state_since end
     where key_hash = tenure_key_hash($2::text) and is_paused
     returning key_hash, head, ordering_key
 )

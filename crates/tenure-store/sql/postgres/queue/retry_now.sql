@@ -23,23 +23,23 @@ with item as materialized (
         select r.ctid
         from item i
         join tenure_ready r on r.lane = i.lane and r.available_at = i.available_at and r.id = i.id
-        where i.available_at > coalesce($1::timestamptz, now())
+        where i.available_at > coalesce($1::timestamptz, statement_timestamp())
         for update of r skip locked))
     returning lane, id, key_hash
 ), ready as (
     insert into tenure_ready (lane, available_at, id, key_hash)
-    select lane, coalesce($1::timestamptz, now()), id, key_hash
+    select lane, coalesce($1::timestamptz, statement_timestamp()), id, key_hash
     from taken
 ), setback as (
     insert into tenure_setbacks as s (id, available_at)
-    select id, coalesce($1::timestamptz, now())
+    select id, coalesce($1::timestamptz, statement_timestamp())
     from taken
     order by id
     on conflict (id) do update set available_at = excluded.available_at
 ), journal as (
     -- In blocks of ids: a row with a long range would be read for every item in it.
     insert into tenure_settled (token, outcome, settled_at, claimed_at, holder, fence, first_id, last_id, ids)
-    select $3::text, 'release', coalesce($1::timestamptz, now()), coalesce($1::timestamptz, now()), $4::text,
+    select $3::text, 'release', coalesce($1::timestamptz, statement_timestamp()), coalesce($1::timestamptz, statement_timestamp()), $4::text,
            nextval('tenure_fence'), min(id), max(id), array_agg(id order by id)
     from taken
     group by id >> 10
@@ -51,7 +51,7 @@ select i.id,
            when (select r.id
                  from tenure_ready r
                  where r.lane = i.lane and r.available_at = i.available_at and r.id = i.id) is not null
-               then case when i.available_at > coalesce($1::timestamptz, now()) then 'locked' else 'already_due' end
+               then case when i.available_at > coalesce($1::timestamptz, statement_timestamp()) then 'locked' else 'already_due' end
            when (select b.id
                  from tenure_backlog b
                  where b.key_hash = tenure_key_hash(i.ordering_key) and b.turn = i.turn and b.id = i.id)

@@ -7,10 +7,10 @@
 select q.name, q.topic, w.due, w.delayed, w.oldest_due
 from tenure_queues q
 cross join lateral (
-    select count(*) filter (where r.available_at <= coalesce($1::timestamptz, now())) as due,
-           count(*) filter (where r.available_at > coalesce($1::timestamptz, now())) as delayed,
-           (extract(epoch from coalesce($1::timestamptz, now()) - min(r.available_at) filter (
-               where r.available_at <= coalesce($1::timestamptz, now()))) * 1000000)::bigint as oldest_due
+    select count(*) filter (where r.available_at <= coalesce($1::timestamptz, statement_timestamp())) as due,
+           count(*) filter (where r.available_at > coalesce($1::timestamptz, statement_timestamp())) as delayed,
+           (extract(epoch from coalesce($1::timestamptz, statement_timestamp()) - min(r.available_at) filter (
+               where r.available_at <= coalesce($1::timestamptz, statement_timestamp()))) * 1000000)::bigint as oldest_due
     from tenure_ready r
     where r.lane >= q.number * 16 and r.lane < q.number * 16 + 16
 ) as w

@@ -16,7 +16,7 @@
 --   tenure_backlog_pkey, tenure_endpoints_version_pkey.
 with held as materialized (
     select token, holder, fence, claimed_at, ids, key_hashes,
-           locked_until <= coalesce($1::timestamptz, now()) as is_late
+           locked_until <= coalesce($1::timestamptz, statement_timestamp()) as is_late
     from tenure_leases
     where token = $2
     for update
@@ -116,7 +116,7 @@ with held as materialized (
 ), journal as (
     insert into tenure_settled
         (token, outcome, settled_at, claimed_at, holder, fence, first_id, last_id, ids)
-    select open.token, item.outcome, coalesce($1::timestamptz, now()), open.claimed_at, open.holder,
+    select open.token, item.outcome, coalesce($1::timestamptz, statement_timestamp()), open.claimed_at, open.holder,
            open.fence, min(item.id), max(item.id), array_agg(item.id order by item.id)
     from open, item
     where item.outcome is not null
@@ -124,7 +124,7 @@ with held as materialized (
 ), setback as (
     insert into tenure_setbacks as s (id, attempts, failures, last_error, available_at)
     select id, 1, (outcome = 'retry')::int, error,
-           coalesce($1::timestamptz, now()) + delay * interval '1 us'
+           coalesce($1::timestamptz, statement_timestamp()) + delay * interval '1 us'
     from item
     where outcome in ('retry', 'release') and not is_behind
     on conflict (id) do update set
@@ -144,7 +144,7 @@ with held as materialized (
 ), setback_behind as (
     insert into tenure_setbacks as s (id, attempts, failures, last_error, available_at)
     select id, 1, (outcome = 'retry')::int, error,
-           coalesce($1::timestamptz, now()) + delay * interval '1 us'
+           coalesce($1::timestamptz, statement_timestamp()) + delay * interval '1 us'
     from item
     where is_behind
     on conflict (id) do update set
@@ -172,7 +172,7 @@ with held as materialized (
         last_error = excluded.last_error
 ), dead as (
     insert into tenure_dead (id, dead_at, reason, last_error)
-    select id, coalesce($1::timestamptz, now()), reason, error
+    select id, coalesce($1::timestamptz, statement_timestamp()), reason, error
     from item
     where outcome = 'dead'
 ), promoted as (
@@ -195,7 +195,7 @@ with held as materialized (
 ), standing as (
     update tenure_keys k
     set head = n.head, is_blocked = n.is_blocked,
-        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
+        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, statement_timestamp()) end
     from (
         select key_hash, max(head) as head, bool_or(is_blocked) as is_blocked
         from (

@@ -15,7 +15,7 @@
 -- Relies on: the indexes of settle.sql and claim.sql.
 with held as materialized (
     select token, holder, fence, claimed_at, ids, key_hashes,
-           locked_until <= coalesce($1::timestamptz, now()) as is_late
+           locked_until <= coalesce($1::timestamptz, statement_timestamp()) as is_late
     from tenure_leases
     where token = $2
     for update
@@ -115,7 +115,7 @@ with held as materialized (
 ), journal as (
     insert into tenure_settled
         (token, outcome, settled_at, claimed_at, holder, fence, first_id, last_id, ids)
-    select open.token, item.outcome, coalesce($1::timestamptz, now()), open.claimed_at, open.holder,
+    select open.token, item.outcome, coalesce($1::timestamptz, statement_timestamp()), open.claimed_at, open.holder,
            open.fence, min(item.id), max(item.id), array_agg(item.id order by item.id)
     from open, item
     where item.outcome is not null
@@ -123,7 +123,7 @@ with held as materialized (
 ), setback as (
     insert into tenure_setbacks as s (id, attempts, failures, last_error, available_at)
     select id, 1, (outcome = 'retry')::int, error,
-           coalesce($1::timestamptz, now()) + delay * interval '1 us'
+           coalesce($1::timestamptz, statement_timestamp()) + delay * interval '1 us'
     from item
     where outcome in ('retry', 'release') and not is_behind
     on conflict (id) do update set
@@ -143,7 +143,7 @@ with held as materialized (
 ), setback_behind as (
     insert into tenure_setbacks as s (id, attempts, failures, last_error, available_at)
     select id, 1, (outcome = 'retry')::int, error,
-           coalesce($1::timestamptz, now()) + delay * interval '1 us'
+           coalesce($1::timestamptz, statement_timestamp()) + delay * interval '1 us'
     from item
     where is_behind
     on conflict (id) do update set
@@ -171,7 +171,7 @@ with held as materialized (
         last_error = excluded.last_error
 ), dead as (
     insert into tenure_dead (id, dead_at, reason, last_error)
-    select id, coalesce($1::timestamptz, now()), reason, error
+    select id, coalesce($1::timestamptz, statement_timestamp()), reason, error
     from item
     where outcome = 'dead'
 ), promoted as (
@@ -194,7 +194,7 @@ with held as materialized (
 ), standing as (
     update tenure_keys k
     set head = n.head, is_blocked = n.is_blocked,
-        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
+        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, statement_timestamp()) end
     from (
         select key_hash, max(head) as head, bool_or(is_blocked) as is_blocked
         from (
@@ -236,7 +236,7 @@ with held as materialized (
         select ctid as row_id, lane, available_at, id, key_hash
         from tenure_ready
         where lane = c.lane
-          and available_at <= coalesce($1::timestamptz, now())
+          and available_at <= coalesce($1::timestamptz, statement_timestamp())
           and (available_at, id) >= (c.at, c.id)
         order by available_at, id
         limit c.most
@@ -260,7 +260,7 @@ with held as materialized (
             cross join lateral (
                 select b.row_id, b.turn, b.lane, b.available_at, b.id,
                        bool_and(b.lane = l.lane and b.id = b.turn and b.id > l.id
-                                and b.available_at <= coalesce($1::timestamptz, now()))
+                                and b.available_at <= coalesce($1::timestamptz, statement_timestamp()))
                            over (order by b.turn) as is_next
                 from (
                     select ctid as row_id, turn, lane, available_at, id
@@ -299,8 +299,8 @@ with held as materialized (
     from followed
 ), lease as (
     insert into tenure_leases (token, holder, claimed_at, locked_until, ids, key_hashes)
-    select $16, $17, coalesce($1::timestamptz, now()),
-           coalesce($1::timestamptz, now()) + $18::bigint * interval '1 us', array_agg(id order by id),
+    select $16, $17, coalesce($1::timestamptz, statement_timestamp()),
+           coalesce($1::timestamptz, statement_timestamp()) + $18::bigint * interval '1 us', array_agg(id order by id),
            case when bool_or(key_hash is not null) then array_agg(key_hash order by id) end
     from got
     having count(*) > 0

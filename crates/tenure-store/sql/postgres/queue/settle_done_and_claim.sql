@@ -17,10 +17,10 @@ with ended as (
       and ($4::bigint is null
            or $4::bigint = (select v.rules_version from tenure_endpoints_version v where v.singleton = 1))
     returning token, holder, fence, claimed_at, ids, key_hashes,
-              locked_until <= coalesce($1::timestamptz, now()) as is_late
+              locked_until <= coalesce($1::timestamptz, statement_timestamp()) as is_late
 ), journal as (
     insert into tenure_settled (token, outcome, settled_at, claimed_at, holder, fence, first_id, last_id, ids)
-    select token, 'done', coalesce($1::timestamptz, now()), claimed_at, holder, fence, ids[1],
+    select token, 'done', coalesce($1::timestamptz, statement_timestamp()), claimed_at, holder, fence, ids[1],
            ids[cardinality(ids)], ids
     from ended
 ), own as materialized (
@@ -57,7 +57,7 @@ with ended as (
 ), standing as (
     update tenure_keys k
     set head = n.head,
-        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
+        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, statement_timestamp()) end
     from (
         select key_hash, max(head) as head
         from (
@@ -84,7 +84,7 @@ with ended as (
         select ctid as row_id, lane, available_at, id, key_hash
         from tenure_ready
         where lane = c.lane
-          and available_at <= coalesce($1::timestamptz, now())
+          and available_at <= coalesce($1::timestamptz, statement_timestamp())
           and (available_at, id) >= (c.at, c.id)
         order by available_at, id
         limit c.most
@@ -108,7 +108,7 @@ with ended as (
             cross join lateral (
                 select b.row_id, b.turn, b.lane, b.available_at, b.id,
                        bool_and(b.lane = l.lane and b.id = b.turn and b.id > l.id
-                                and b.available_at <= coalesce($1::timestamptz, now()))
+                                and b.available_at <= coalesce($1::timestamptz, statement_timestamp()))
                            over (order by b.turn) as is_next
                 from (
                     select ctid as row_id, turn, lane, available_at, id
@@ -147,8 +147,8 @@ with ended as (
     from followed
 ), lease as (
     insert into tenure_leases (token, holder, claimed_at, locked_until, ids, key_hashes)
-    select $5, $6, coalesce($1::timestamptz, now()),
-           coalesce($1::timestamptz, now()) + $7::bigint * interval '1 us', array_agg(id order by id),
+    select $5, $6, coalesce($1::timestamptz, statement_timestamp()),
+           coalesce($1::timestamptz, statement_timestamp()) + $7::bigint * interval '1 us', array_agg(id order by id),
            case when bool_or(key_hash is not null) then array_agg(key_hash order by id) end
     from got
     having count(*) > 0

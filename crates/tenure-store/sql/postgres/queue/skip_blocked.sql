@@ -30,7 +30,7 @@ with own as materialized (
 ), standing as (
     update tenure_keys k
     set is_blocked = false, head = (select p.id from promoted p),
-        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
+        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, statement_timestamp()) end
     from own o
     where k.key_hash = o.key_hash
 ), arrived as (

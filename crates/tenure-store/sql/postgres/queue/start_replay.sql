@@ -7,7 +7,7 @@
 -- Relies on: tenure_events_pkey, backwards. Replays are few and are scanned.
 with gone as (
     delete from tenure_replays
-    where ended_at < coalesce($1::timestamptz, now()) - $7::bigint * interval '1 microsecond'
+    where ended_at < coalesce($1::timestamptz, statement_timestamp()) - $7::bigint * interval '1 microsecond'
 )
 insert into tenure_replays (filter, rate_per_minute, expected_items, reached_id, last_id, created_at, next_step_at)
 select $2::text::json, $3::int, $4::bigint, $5::bigint,
@@ -16,6 +16,6 @@ select $2::text::json, $3::int, $4::bigint, $5::bigint,
                  where e.id > $5::bigint and e.id <= $6::bigint
                  order by e.id desc
                  limit 1), $5::bigint),
-       coalesce($1::timestamptz, now()), coalesce($1::timestamptz, now())
+       coalesce($1::timestamptz, statement_timestamp()), coalesce($1::timestamptz, statement_timestamp())
 returning id, filter::text, rate_per_minute, expected_items, reached_id, last_id, replayed, refused, state,
        created_at, next_step_at, ended_at

@@ -5,7 +5,7 @@
 -- Keeps: laws 5, 6: the only way from pending to dead is through a claim.
 -- Relies on: the key.
 update {table} t
-set {dead_at} = coalesce($1::timestamptz, now()),
+set {dead_at} = coalesce($1::timestamptz, statement_timestamp()),
     {status} = {dead},
     {attempts} = t.{attempts} + 1,
     {last_error} = $4,

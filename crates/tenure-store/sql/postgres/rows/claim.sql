@@ -19,7 +19,7 @@ with used as materialized (
     select t.ctid as row_id
     from {table} t
     where {is_pending}
-      and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
+      and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, statement_timestamp()))
       and (t.{crashes} < 2 or $7::boolean)
       and ($8::text[] is null or t.{kind} = any ($8::text[]))
       and not $6::boolean
@@ -30,7 +30,7 @@ with used as materialized (
     select t.ctid as row_id
     from {table} t
     where {is_pending}
-      and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
+      and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, statement_timestamp()))
       and t.{crashes} >= 2
       and $6::boolean
       and ($8::text[] is null or t.{kind} = any ($8::text[]))
@@ -42,11 +42,11 @@ with used as materialized (
     where exists (select 1 from claimable) or exists (select 1 from claimable_alone)
 ), claimed as (
     update {table} t
-    set {until} = coalesce($1::timestamptz, now()) + $4::bigint * interval '1 microsecond',
+    set {until} = coalesce($1::timestamptz, statement_timestamp()) + $4::bigint * interval '1 microsecond',
         {status} = {claimed},
         {token} = $2,
         {holder} = $3,
-        {claimed_at} = coalesce($1::timestamptz, now()),
+        {claimed_at} = coalesce($1::timestamptz, statement_timestamp()),
         {fence} = (select fence from drawn)
     where t.ctid = any (array(
             select row_id from claimable union all select row_id from claimable_alone

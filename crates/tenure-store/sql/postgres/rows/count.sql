@@ -17,5 +17,5 @@ select count(t.{key}) filter (where {is_pending}
        count(t.{key}) filter (where {is_done}) as done,
        count(t.{key}) filter (where {is_dead}) as dead,
        max(m.now) as now
-from (select coalesce($1::timestamptz, now()) as now) as m
+from (select coalesce($1::timestamptz, statement_timestamp()) as now) as m
 left join {table} t on true

@@ -6,7 +6,7 @@
 select t.{key} as id
 from {table} t
 where {is_claimed}
-  and (t.{until} < coalesce($1::timestamptz, now())
-       or $3::boolean and t.{until} = coalesce($1::timestamptz, now()))
+  and (t.{until} < coalesce($1::timestamptz, statement_timestamp())
+       or $3::boolean and t.{until} = coalesce($1::timestamptz, statement_timestamp()))
 order by t.{until}, t.{key}
 limit $2::bigint

@@ -12,8 +12,8 @@ with lapsed as materialized (
     select t.{key} as id, t.{until} as until, t.{holder} as holder
     from {table} t
     where {is_claimed}
-      and (t.{until} < coalesce($1::timestamptz, now())
-           or $5::boolean and t.{until} = coalesce($1::timestamptz, now()))
+      and (t.{until} < coalesce($1::timestamptz, statement_timestamp())
+           or $5::boolean and t.{until} = coalesce($1::timestamptz, statement_timestamp()))
       and ($6::bigint is null or t.{key} = $6::bigint)
     order by t.{until}, t.{key}
     limit $2::bigint
@@ -30,16 +30,16 @@ with lapsed as materialized (
         {last_error} = case when t.{crashes} + 1 > $4::integer
                             then 'crash_loop: lease lapsed' else 'lease lapsed' end,
         {available_at} = case when t.{crashes} + 1 > $4::integer then t.{available_at}
-            else coalesce($1::timestamptz, now()) + interval '1 microsecond'
+            else coalesce($1::timestamptz, statement_timestamp()) + interval '1 microsecond'
                  * ($3::bigint[])[least(t.{crashes} + 1, cardinality($3::bigint[]))] end,
         {dead_at} = case when t.{crashes} + 1 > $4::integer
-                         then coalesce($1::timestamptz, now()) end
+                         then coalesce($1::timestamptz, statement_timestamp()) end
     where t.{key} = any (array(select id from lapsed))
     returning t.{key} as id, t.{fence} as fence, {state} as state,
               t.{available_at} as available_at
 )
 select id, max(holder) as holder, max(fence) as fence, max(until) as until, max(state) as state,
-       max(available_at) as available_at, coalesce($1::timestamptz, now()) as now
+       max(available_at) as available_at, coalesce($1::timestamptz, statement_timestamp()) as now
 from (
     select id, holder, null::bigint as fence, until, null::text as state,
            null::timestamptz as available_at

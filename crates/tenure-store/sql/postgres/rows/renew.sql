@@ -15,21 +15,21 @@ with held as materialized (
 ), renewed as (
     update {table} t
     set {until} = greatest(
-        t.{until}, coalesce($1::timestamptz, now()) + $4::bigint * interval '1 microsecond')
+        t.{until}, coalesce($1::timestamptz, statement_timestamp()) + $4::bigint * interval '1 microsecond')
     where t.{key} = any (array(select id from held))
       and t.{token} = any ($2::text[])
       and t.{holder} = ($3::text[])[array_position($2::text[], t.{token})]
       and {is_claimed}
-      and t.{until} > coalesce($1::timestamptz, now())
+      and t.{until} > coalesce($1::timestamptz, statement_timestamp())
     returning t.{token} as token, t.{key} as id, t.{until} as until, t.{fence} as fence
 ), others as (
-    select t.{token} as token, t.{key} as id, t.{until} > coalesce($1::timestamptz, now()) as is_busy
+    select t.{token} as token, t.{key} as id, t.{until} > coalesce($1::timestamptz, statement_timestamp()) as is_busy
     from {table} t
     where t.{token} = any ($2::text[])
       and t.{holder} = ($3::text[])[array_position($2::text[], t.{token})]
       and {is_claimed}
       and t.{until} is not null
-      and (t.{until} <= coalesce($1::timestamptz, now())
+      and (t.{until} <= coalesce($1::timestamptz, statement_timestamp())
            or t.{key} not in (select id from renewed))
 )
 select array_position($2::text[], token) as nth, id, until, fence, false as is_busy from renewed

@@ -11,7 +11,7 @@ with said as materialized (
     select jsonb_object_agg(id::text, jsonb_build_array(word, delay, error)) as outcomes
     from unnest($4::bigint[], $5::text[], $6::bigint[], $7::text[]) as s(id, word, delay, error)
 ), term as materialized (
-    select t.{until} <= coalesce($1::timestamptz, now()) as is_over
+    select t.{until} <= coalesce($1::timestamptz, statement_timestamp()) as is_over
     from {table} t
     where t.{token} = $2 and t.{holder} = $3 and {is_claimed}
     limit 1
@@ -24,10 +24,10 @@ with said as materialized (
                    t.{failures} + case when o.word in ('retry', 'dead') then 1 else 0 end,
                    case when o.word in ('retry', 'dead') then o.error else t.{last_error} end,
                    case when o.word = 'retry' or o.word = 'release' and o.delay > 0
-                        then coalesce($1::timestamptz, now()) + o.delay * interval '1 microsecond'
+                        then coalesce($1::timestamptz, statement_timestamp()) + o.delay * interval '1 microsecond'
                         else t.{available_at} end,
-                   case when o.word = 'done' then coalesce($1::timestamptz, now()) end,
-                   case when o.word = 'dead' then coalesce($1::timestamptz, now()) end,
+                   case when o.word = 'done' then coalesce($1::timestamptz, statement_timestamp()) end,
+                   case when o.word = 'dead' then coalesce($1::timestamptz, statement_timestamp()) end,
                    case o.word when 'done' then {done} when 'dead' then {dead} else {pending} end,
                    $2 || ' ' || o.word
             from (
@@ -45,7 +45,7 @@ with said as materialized (
       and t.{holder} = $3
       and {is_claimed}
       and ($8::text is not null or (select outcomes from said) ? t.{key}::text)
-      and (not $9::boolean or t.{until} > coalesce($1::timestamptz, now()))
+      and (not $9::boolean or t.{until} > coalesce($1::timestamptz, statement_timestamp()))
     returning t.{key} as id
 )
 select id, coalesce((select is_over from term), false) as late from ended

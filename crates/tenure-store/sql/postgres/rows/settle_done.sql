@@ -7,13 +7,13 @@
 -- Relies on: the partial index on the tokens of claimed rows; the keys are hashed, which `is true` ensures:
 --   no plan searches the index for each key, or compares every row with every key.
 with term as materialized (
-    select t.{until} <= coalesce($1::timestamptz, now()) as is_over
+    select t.{until} <= coalesce($1::timestamptz, statement_timestamp()) as is_over
     from {table} t
     where t.{token} = $2 and t.{holder} = $3 and {is_claimed}
     limit 1
 ), ended as (
     update {table} t
-    set {done_at} = coalesce($1::timestamptz, now()),
+    set {done_at} = coalesce($1::timestamptz, statement_timestamp()),
         {dead_at} = null,
         {status} = {done},
         {settled_token} = $2 || ' done',
@@ -25,7 +25,7 @@ with term as materialized (
       and t.{holder} = $3
       and {is_claimed}
       and (t.{key} in (select unnest($4::bigint[]))) is true
-      and (not $5::boolean or t.{until} > coalesce($1::timestamptz, now()))
+      and (not $5::boolean or t.{until} > coalesce($1::timestamptz, statement_timestamp()))
     returning t.{key} as id
 )
 select array_agg(id) as ids, coalesce((select is_over from term), false) as late from ended

@@ -6,8 +6,8 @@
 -- Relies on: tenure_endpoints_pkey, tenure_endpoints_version_pkey.
 with added as (
     insert into tenure_endpoints (id, settings, sealed_secrets, state, state_since, created_at)
-    values ($2, $3::json, $4, 'enabled', coalesce($1::timestamptz, now()),
-            coalesce($1::timestamptz, now()))
+    values ($2, $3::json, $4, 'enabled', coalesce($1::timestamptz, statement_timestamp()),
+            coalesce($1::timestamptz, statement_timestamp()))
     on conflict (id) do nothing
     returning id, number, settings, sealed_secrets, state, disabled_cause, disabled_note, state_since,
               health, version, created_at

@@ -14,7 +14,7 @@ with changed as (
         disabled_cause = case when state = 'removed' then disabled_cause else $7::text end,
         disabled_note = case when state = 'removed' then disabled_note else $8::text end,
         state_since = case when state in ('removed', $6::text) then state_since
-                           else coalesce($1::timestamptz, now()) end,
+                           else coalesce($1::timestamptz, statement_timestamp()) end,
         health = case when state = 'disabled' and $6::text = 'enabled' then '{}' else health end
     where id = $2 and version = $3
     returning id, number, settings, sealed_secrets, state, disabled_cause, disabled_note, state_since,

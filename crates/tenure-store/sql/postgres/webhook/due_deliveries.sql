@@ -35,11 +35,11 @@ with recursive gap as materialized (
     from step s
     where (select r.lane
            from tenure_ready r
-           where r.lane = s.lane and r.available_at <= coalesce($1::timestamptz, now())
+           where r.lane = s.lane and r.available_at <= coalesce($1::timestamptz, statement_timestamp())
            order by r.available_at
            limit 1) is not null
 )
-select coalesce($1::timestamptz, now()) as now, v.version,
+select coalesce($1::timestamptz, statement_timestamp()) as now, v.version,
        exists (select from tenure_arrivals) as has_arrivals, d.lane
 from tenure_endpoints_version v
 left join due d on true

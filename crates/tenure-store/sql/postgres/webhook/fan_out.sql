@@ -26,8 +26,8 @@ with rules as materialized (
     insert into tenure_events
         (id, event_id, topic, ordering_key, lane, source, created_at, available_at)
     select nextval('tenure_delivery_id'), e.event_id, e.topic, o.name || '/' || e.ordering_key,
-           o.number * 16 + least(e.lane & 15, 7), e.id, coalesce($1::timestamptz, now()),
-           coalesce($1::timestamptz, now())
+           o.number * 16 + least(e.lane & 15, 7), e.id, coalesce($1::timestamptz, statement_timestamp()),
+           coalesce($1::timestamptz, statement_timestamp())
     from owed o
     cross join lateral (
         select e.id, e.event_id, e.topic, e.ordering_key, e.lane

@@ -8,7 +8,7 @@
 -- Relies on: tenure_delivery_attempts_pkey, tenure_events_pkey.
 insert into tenure_delivery_attempts
     (delivery, fence, attempt, began_at, outcome, http_status, error, detail)
-select c.delivery, c.fence, c.attempt, coalesce($1::timestamptz, now()) - c.ago * interval '1 us', c.outcome,
+select c.delivery, c.fence, c.attempt, coalesce($1::timestamptz, statement_timestamp()) - c.ago * interval '1 us', c.outcome,
        c.http_status, c.error, c.detail::json
 from unnest($2::bigint[], $3::bigint[], $4::int[], $5::bigint[], $6::text[], $7::int[], $8::text[],
             $9::text[])

@@ -6,6 +6,6 @@
 select r.domain, r.current_offset
 from tenure_reservations r
 where r.space_number = (select s.number from tenure_spaces s where s.space = $2::text)
-  and r.locked_until <= coalesce($1::timestamptz, now())
+  and r.locked_until <= coalesce($1::timestamptz, statement_timestamp())
 order by r.locked_until, r.domain
 limit $3

@@ -10,7 +10,7 @@
 -- Relies on: tenure_spaces_pkey, tenure_reservations_space_number_domain_key,
 --   tenure_reservation_backlog_pkey, tenure_reservation_backlog_reservation_log_offset_key,
 --   tenure_offsets_pkey.
-select coalesce($1::timestamptz, now()),
+select coalesce($1::timestamptz, statement_timestamp()),
        s.number,
        s.watermark,
        r.number,

@@ -61,7 +61,7 @@ pub(super) const FAULTS: [Fault; 11] = [
         name: "reaper without guard",
         file: "reap",
         postgres: [
-            "t.{until} < coalesce($1::timestamptz, now())",
+            "t.{until} < coalesce($1::timestamptz, statement_timestamp())",
             "t.{until} is not null",
         ],
         sqlite: ["t.{until} < :now", "t.{until} is not null"],
@@ -76,7 +76,7 @@ pub(super) const FAULTS: [Fault; 11] = [
         name: "renew of a lapsed lease",
         file: "renew",
         postgres: [
-            "      and t.{until} > coalesce($1::timestamptz, now())\n",
+            "      and t.{until} > coalesce($1::timestamptz, statement_timestamp())\n",
             "      and t.{until} is not null\n",
         ],
         sqlite: [

@@ -507,8 +507,8 @@ async fn faults_next_to_hand_written_sync_workers_are_noticed() {
             name: "a lapsed row is available later",
             file: "reap",
             postgres: [
-                "else coalesce($1::timestamptz, now()) + interval",
-                "else coalesce($1::timestamptz, now()) + interval '1 s' + interval",
+                "else coalesce($1::timestamptz, statement_timestamp()) + interval",
+                "else coalesce($1::timestamptz, statement_timestamp()) + interval '1 s' + interval",
             ],
             sqlite: ["else :now + (", "else 1000000 + :now + ("],
         },

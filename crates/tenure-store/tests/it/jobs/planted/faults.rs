@@ -71,7 +71,7 @@ const WITHIN: [(&str, &str, &[&str]); 6] = [
     (
         "postgres",
         "renew_chunks",
-        &["and [t.locked_until > coalesce($1::timestamptz, now())]\n"],
+        &["and [t.locked_until > coalesce($1::timestamptz, statement_timestamp())]\n"],
     ),
     (
         "postgres",
