@@ -8,6 +8,7 @@ pub(crate) const INLINE_REAP_LIMIT: u32 = 100;
 
 /// Maximum separate topics of a queue. Events of further topics that a claim does not take wait for
 /// [`STRAY_DELAY`] in the lane of their queue.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) const SEPARATE_TOPICS_MAX: i64 = 1_000;
 
 /// Delay of an event of a topic that the claim does not take and that cannot become separate.

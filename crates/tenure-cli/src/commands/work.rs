@@ -107,14 +107,9 @@ impl Work {
 
 pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
     let config = args.routed(&cx.config);
-    let is_idle = config.routes.is_empty() && !config.webhook.fan_out && !config.webhook.send;
-    if args.drain && is_idle {
-        return Err(Problem::new(
-            Exit::Usage,
-            "no route is configured: nothing would ever be done",
-        )
-        .hint("give --exec CMD, --exec-lines CMD or --print, or routes in the configuration")
-        .into());
+    let can_deliver = config.webhook.fan_out || config.webhook.send;
+    if args.drain && config.routes.is_empty() && (args.table.is_some() || !can_deliver) {
+        return Err(nothing_to_do().into());
     }
     if args.drain {
         check_commands(&config)?;
@@ -130,6 +125,9 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
     };
     if args.drain {
         check_queues(&tenure, &config.serve_queues).await?;
+    }
+    if args.drain && config.routes.is_empty() && tenure.endpoints_by_number().await?.is_empty() {
+        return Err(nothing_to_do().into());
     }
     let table = match &args.table {
         Some(name) => Some(tenure.table(name).await?),
@@ -193,6 +191,12 @@ async fn check_queues(tenure: &Tenure, served: &[QueueName]) -> Result<(), Stop>
         None => format!("`tenure queues add {unknown}` adds it"),
     };
     Err(Problem::new(Exit::Usage, message).hint(hint).into())
+}
+
+fn nothing_to_do() -> Problem {
+    let message = "no route is configured: nothing would ever be done";
+    let hint = "give --exec CMD, --exec-lines CMD or --print, or routes in the configuration";
+    Problem::new(Exit::Usage, message).hint(hint)
 }
 
 /// Prints the outcomes of a drain.

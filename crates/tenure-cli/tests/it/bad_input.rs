@@ -370,7 +370,8 @@ async fn the_logs_of_a_server_name_worker_and_event_but_show_no_content() {
 #[test]
 fn a_worker_warns_of_a_publisher_without_a_route() {
     let place = sqlite();
-    let config = "[publishers.spare]\nkind = \"lines\"\npath = \"spare.jsonl\"\n";
+    let config = "[publishers.spare]\nkind = \"lines\"\npath = \"spare.jsonl\"\n\
+                  [[routes]]\ntopics = [\"a\"]\npublisher = \"output\"\n";
     place.write("tenure.toml", config);
     place.run(&["migrate"]).succeeded();
     let output = place.run(&["work", "--drain"]).succeeded();
