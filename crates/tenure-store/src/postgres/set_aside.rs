@@ -14,7 +14,7 @@ use crate::limits::{SEPARATE_TOPICS_MAX, STRAY_DELAY, micros};
 /// are of other topics.
 const SWEEP_LIMIT: u32 = 2_000;
 /// Times that one claim sets items aside; the next claim continues.
-const SWEEPS_MAX: u32 = 50;
+const SWEEPS_MAX: u32 = 10;
 
 /// An item to return.
 struct Returned {
@@ -36,7 +36,7 @@ impl PostgresStore {
         if claim.topics.is_any() || !claim.lanes.is_empty() {
             return Ok(held);
         }
-        for _ in 0..SWEEPS_MAX {
+        for left in (0..SWEEPS_MAX).rev() {
             let Some(mut some) = held else {
                 break;
             };
@@ -47,6 +47,10 @@ impl PostgresStore {
             self.set_aside(claim, returned).await?;
             if !some.items.is_empty() {
                 return Ok(Some(some));
+            }
+            if left == 0 {
+                // Claim no more: nothing would set aside those items.
+                break;
             }
             // The lease has ended without a trace, so its token is unused.
             let mut sweep = claim.clone();

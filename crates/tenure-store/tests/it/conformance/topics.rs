@@ -196,13 +196,19 @@ async fn a_poison_event_of_another_topic_is_set_aside(world: &dyn World) {
     assert_eq!(world.counters(ids[0]).await.crashes, 2);
 }
 
+/// More than one claim sets aside; none of them keeps an item that it does not return.
 async fn many_events_of_another_topic_hide_none(world: &dyn World) {
-    let mut all = vec!["mail.send"; 2_500];
+    let mut all = vec!["mail.send"; 20_000];
     all.extend(["order.paid"; 3]);
     all.extend(["mail.send"; 20]);
     let ids = add(world, &all).await;
-    assert_eq!(claim(world, &["order.*"], 0).await, ids[2_500..2_503]);
-    assert_eq!(claim(world, &["order.*"], 0).await, []);
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        taken.extend(claim(world, &["order.*"], 0).await);
+    }
+    assert_eq!(taken, ids[20_000..20_003]);
+    let store = world.outbox().expect("it is an outbox");
+    assert_eq!(store.count(Some(at(0))).await.unwrap().claimed, 3);
     assert_eq!(claim(world, &["mail.*"], 0).await.len(), 9);
 }
 
