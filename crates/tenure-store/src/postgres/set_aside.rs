@@ -10,11 +10,11 @@ use super::PostgresStore;
 use crate::lane::{Lane, alone_lane, lane};
 use crate::limits::{SEPARATE_TOPICS_MAX, STRAY_DELAY, micros};
 
-/// Items of a claim that only sets items aside: larger than a usual one, because most of its items
-/// are of other topics.
-const SWEEP_LIMIT: u32 = 2_000;
+/// Items of a claim that only sets items aside: more than usual, because most of them are of other
+/// topics; but not many more, because their payloads are read, too.
+const SWEEP_LIMIT: u32 = 500;
 /// Times that one claim sets items aside; the next claim continues.
-const SWEEPS_MAX: u32 = 10;
+const SWEEPS_MAX: u32 = 40;
 
 /// An item to return.
 struct Returned {

@@ -296,6 +296,10 @@ async fn is_idle(tenure: &Tenure, watch: &Watch, queues: &[QueueName]) -> Result
     let Some(health) = watch.health() else {
         return Ok(true);
     };
+    if !health.is_idle {
+        // Counting is dear while many events wait.
+        return Ok(false);
+    }
     let is_due = tenure.has_due(queues, &health.topics).await?;
     // Read last: an item that is no longer due is claimed, held or settled by then.
     let is_busy = watch.health().is_some_and(|health| !health.is_idle);
