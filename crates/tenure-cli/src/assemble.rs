@@ -39,7 +39,9 @@ const BUCKETS: [f64; 14] = [
 pub(crate) enum Schema {
     /// Bring it up to date.
     Migrated,
-    /// Require the current version; an SQLite file is migrated anyway.
+    /// Require one that this program can use, and a database that is not read-only.
+    Kept,
+    /// Require one that this program can use; an SQLite file is migrated anyway.
     Expected,
 }
 
@@ -75,10 +77,23 @@ pub(crate) async fn open(
 
 async fn attempt(config: &Config, worker: &WorkerId, schema: Schema) -> Result<Tenure, StoreError> {
     let url = config.database.expose();
-    if schema == Schema::Migrated {
+    let migrates = match schema {
+        Schema::Migrated => true,
+        // With nothing to migrate, this only refuses a read-only database.
+        Schema::Kept => {
+            let version = tenure::store::schema_version(url, &config.store).await?;
+            version.is_usable()
+        }
+        Schema::Expected => false,
+    };
+    if migrates {
         let moved = tenure::migrate(url, &config.store).await?;
-        if moved.from != moved.to {
-            tracing::info!(from = moved.from, to = moved.to, "migrated the schema");
+        if moved.is_changed() {
+            tracing::info!(
+                from = moved.from,
+                to = moved.to.tables,
+                "migrated the schema"
+            );
         }
     }
     let tenure = Tenure::open_as(url, &config.store, worker.clone()).await?;

@@ -80,7 +80,7 @@ impl Database {
     }
 
     /// Reports a missing SQLite file, so that a command that reads does not create it.
-    fn check_present(&self) -> Result<(), Problem> {
+    pub(crate) fn check_present(&self) -> Result<(), Problem> {
         match self.sqlite_path() {
             // The store refuses an address without a path.
             Some(path) if !path.is_empty() && !Path::new(path).exists() => {
@@ -119,6 +119,11 @@ impl Database {
         // Without a host, the server is on this machine.
         let host = if host.is_empty() { "localhost" } else { host };
         (!is_file).then(|| (host.to_owned(), port))
+    }
+
+    /// True for an SQLite file.
+    pub(crate) fn is_file(&self) -> bool {
+        self.sqlite_path().is_some()
     }
 
     fn sqlite_path(&self) -> Option<&str> {

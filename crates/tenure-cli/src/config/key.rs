@@ -30,13 +30,14 @@ impl Form {
 }
 
 /// Every single value; `tenure.default.toml` has them in the same order.
-pub(super) const KEYS: [(&str, Form); 33] = [
+pub(super) const KEYS: [(&str, Form); 34] = [
     ("database", Form::Text),
     ("store.schema", Form::Text),
     ("store.connections", Form::Number),
     ("store.planner", Form::Text),
     ("store.synchronous", Form::Text),
     ("store.busy_timeout", Form::Duration),
+    ("migrate.at_start", Form::Flag),
     ("server.listen", Form::Text),
     ("log.format", Form::Text),
     ("log.level", Form::Text),

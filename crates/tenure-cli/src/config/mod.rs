@@ -34,6 +34,8 @@ const OUTPUT: &str = "output";
 pub(crate) struct Config {
     pub(crate) database: Database,
     pub(crate) store: StoreConfig,
+    /// `serve` brings the schema of a PostgreSQL database up to date.
+    pub(crate) migrate_at_start: bool,
     /// Address that `serve` listens on.
     pub(crate) listen: SocketAddr,
     pub(crate) log: Log,
@@ -62,6 +64,7 @@ impl Default for Config {
         Self {
             database: Database::default(),
             store: StoreConfig::default(),
+            migrate_at_start: false,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
             log: Log {
                 format: LogFormat::Text,
@@ -123,6 +126,7 @@ impl Config {
             "store.planner" => word(value::planner_word(self.store.planner)),
             "store.synchronous" => word(value::synchronous_word(self.store.synchronous)),
             "store.busy_timeout" => Some(duration_text(self.store.busy_timeout)),
+            "migrate.at_start" => Some(self.migrate_at_start.to_string()),
             "server.listen" => Some(self.listen.to_string()),
             "log.format" => word(self.log.format.as_str()),
             "log.level" => Some(self.log.level.clone()),

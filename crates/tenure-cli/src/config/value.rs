@@ -42,6 +42,9 @@ pub(super) fn set(config: &mut Config, key: &'static str, value: &Value) -> Resu
             config.store.busy_timeout =
                 parse_duration(&text).map_err(|_cause| wrong("a duration such as 5s"))?;
         }
+        "migrate.at_start" => {
+            config.migrate_at_start = text.parse().map_err(|_cause| wrong("true or false"))?;
+        }
         "server.listen" => {
             let expected = "an address and a port, such as 127.0.0.1:7070";
             config.listen = text.parse().map_err(|_cause| wrong(expected))?;

@@ -147,7 +147,14 @@ async fn a_server_starts_when_its_database_comes_up_within_the_wait() {
     let mut place = sqlite();
     place.url = database.url.clone();
     server.kill().await;
-    let args = ["serve", "--listen", "127.0.0.1:0", "--wait", "60s"];
+    let args = [
+        "serve",
+        "--migrate",
+        "--listen",
+        "127.0.0.1:0",
+        "--wait",
+        "60s",
+    ];
     let mut running = place.start(&args);
     running.line_with("the database did not answer");
     server.restart().await;

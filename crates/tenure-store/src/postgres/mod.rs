@@ -16,7 +16,7 @@ mod fan_out;
 mod intake;
 mod jobs;
 mod keys;
-mod migrate;
+pub(crate) mod migrate;
 pub(crate) mod open;
 mod operate;
 mod pool;
@@ -57,7 +57,7 @@ use self::statements::{QueueStatements, WebhookStatements, WorkLeaseStatements};
 use crate::config::{Planner, StoreConfig};
 use crate::lane::Lane;
 use crate::messages::unknown_queue;
-use crate::open::Migrated;
+use crate::open::{Migrated, SchemaVersion};
 use crate::render::as_written;
 
 /// Timeout for acquiring a connection.
@@ -115,7 +115,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// The address is not valid, the database cannot be reached, or its tables are missing, older
-    /// or newer.
+    /// or too new for this program.
     pub async fn open(url: &str, config: &StoreConfig) -> Result<Self, StoreError> {
         let options = connect_options(url, config)?;
         let own = config.connections.saturating_sub(config.companion);
@@ -142,7 +142,9 @@ impl PostgresStore {
     async fn checked(pool: Pool, config: &StoreConfig) -> Result<Self, StoreError> {
         let failed = |error| store_error("open", error);
         let mut lent = pool.borrow().await.map_err(failed)?;
-        migrate::check(lent.connection(), config.schema.as_ref()).await?;
+        let schema = config.schema.as_ref();
+        let version = migrate::read("open", lent.connection(), schema).await?;
+        version.check("open")?;
         let store = Self {
             jobs: JobStore::new(&pool, config.schema.as_ref())?,
             pool,
@@ -197,6 +199,19 @@ impl PostgresStore {
         let options = connect_options(url, config)?;
         let mut conn = connect("migrate", &options).await?;
         migrate::migrate(&mut conn, config.schema.as_ref()).await
+    }
+
+    /// Reads the versions of the tables and of this program.
+    ///
+    /// # Errors
+    /// The address is not valid, or the database cannot be reached.
+    pub async fn schema_version(
+        url: &str,
+        config: &StoreConfig,
+    ) -> Result<SchemaVersion, StoreError> {
+        let options = connect_options(url, config)?;
+        let mut conn = connect("migrate", &options).await?;
+        migrate::read("migrate", &mut conn, config.schema.as_ref()).await
     }
 
     /// Returns this store with its statement files changed by `edit`, which gets name and text.

@@ -1,5 +1,7 @@
 //! Temporary PostgreSQL servers and databases, and SQLite files, for the tests of all crates.
 
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod further;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
@@ -8,6 +10,9 @@ mod postgres_pool;
 mod sqlite;
 
 pub use tenure_core::testing::Extent;
+
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+pub use further::migrate_further;
 
 #[cfg(feature = "postgres")]
 pub use postgres::{Database, Server, migrated, postgres};
