@@ -3,6 +3,12 @@
 //! A migration of the tests makes the newer schema. `TENURE_TEST_FORMER` names an older program
 //! that works beside this one; without it, this program plays both parts.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic, also in a function that the test calls"
+)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,14 +130,14 @@ struct Load {
 impl Load {
     fn start(place: &Place, program: &Path) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let lines: String = (0..BATCH)
-            .map(|n| {
-                format!(
-                    "{{\"topic\":\"order.paid\",\"payload\":{n},\"key\":\"{}\"}}\n",
-                    n % 4
-                )
-            })
-            .collect();
+        let line = |n| {
+            format!(
+                r#"{{"topic":"order.paid","payload":{n},"key":"{}"}}"#,
+                n % 4
+            )
+        };
+        let lines: Vec<_> = (0..BATCH).map(line).collect();
+        let lines = lines.join("\n");
         let args = ["enqueue", "--lines", "--json"];
         let make = {
             let (url, folder, program) = (place.url.clone(), place.path(""), program.to_owned());
@@ -216,7 +222,8 @@ async fn rehearsed(place: &Place) {
     assert_eq!((counts.claimed, counts.dead), (0, 0));
     let ids: BTreeSet<_> = published(place).into_iter().collect();
     assert_eq!(u64::try_from(ids.len()).unwrap(), enqueued);
-    println!("{enqueued} events, none lost, on {}", &place.url[..6]);
+    let (database, _) = place.url.split_once(':').unwrap();
+    tenure_nemesis::say(&format!("{enqueued} events, none lost, on {database}"));
 }
 
 fn stop(worker: Running) {

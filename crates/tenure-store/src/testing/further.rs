@@ -22,12 +22,10 @@ pub async fn migrate_further(url: &str, readable_from: u32, sql: String) -> Resu
         readable_from,
         texts: Box::leak(Box::new([text])),
     };
-    match url.strip_prefix("sqlite://") {
-        Some(path) => sqlite::migrate_further(Path::new(path), further),
-        None => {
-            let conn = PgConnection::connect(url).await;
-            let mut conn = conn.expect("the server answers");
-            postgres::migrate_further(&mut conn, further).await
-        }
+    if let Some(path) = url.strip_prefix("sqlite://") {
+        return sqlite::migrate_further(Path::new(path), further);
     }
+    let conn = PgConnection::connect(url).await;
+    let mut conn = conn.expect("the server answers");
+    postgres::migrate_further(&mut conn, further).await
 }
