@@ -144,7 +144,9 @@ impl PostgresStore {
         let mut lent = pool.borrow().await.map_err(failed)?;
         let schema = config.schema.as_ref();
         let version = migrate::read("open", lent.connection(), schema).await?;
-        version.check("open")?;
+        if !version.is_usable() {
+            return Err(version.refused("open"));
+        }
         let store = Self {
             jobs: JobStore::new(&pool, config.schema.as_ref())?,
             pool,

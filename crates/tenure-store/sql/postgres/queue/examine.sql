@@ -46,6 +46,6 @@ select current_setting('server_version') as server_version,
        pg_is_in_recovery() as in_recovery,
        current_setting('transaction_read_only') as read_only,
        clock_timestamp() as clock,
-       (select coalesce(max(readable_from), 0) from tenure_migrations) as readable_from
+       (select coalesce(max(readable_from), 0) from tenure_migrations where version > 0) as readable_from
 from (select 1) as always
 left join oldest on true

@@ -50,7 +50,7 @@ async fn a_file_of_a_newer_program_is_rejected() {
     let bench = Bench::new().await;
     let connection = bench.stranger();
     connection
-        .execute("insert into tenure_migrations values (99, 0)", [])
+        .execute("insert into tenure_migrations values (99, 2, 0)", [])
         .unwrap();
     let error = refused(&bench.path).await;
     assert_eq!(error.kind(), StoreErrorKind::Invalid);
