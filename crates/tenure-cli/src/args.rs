@@ -98,9 +98,11 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Migrate, work and answer HTTP in one process, until stopped
+    /// Work and answer HTTP in one process, until stopped
     #[command(after_help = "\
-It works as configured; SIGINT or SIGTERM lets it finish the work it holds, a second one ends it \
+It works as configured, on a schema that is up to date: --migrate, migrate.at_start or \
+`tenure migrate` brings that of a PostgreSQL database there, and an SQLite file is migrated in any \
+case. SIGINT or SIGTERM lets it finish the work it holds, a second one ends it \
 at once. Metrics are at /metrics, health checks at /health/live and \
 /health/ready.
 
@@ -123,8 +125,12 @@ Examples:
     Work(Work),
     /// Bring the database schema up to date, or print the SQL for it
     #[command(after_help = "\
+A schema that a newer program has migrated stays as it is, if this program can use it; otherwise \
+the command exits with 2.
+
 Examples:
   tenure migrate
+  tenure migrate --status
   tenure migrate --database postgres://app@localhost/shop --print > tenure.sql")]
     Migrate(Migrate),
     /// Write an event, or one per line of the input

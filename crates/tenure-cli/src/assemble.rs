@@ -42,7 +42,9 @@ const BUCKETS: [f64; 14] = [
 pub(crate) enum Schema {
     /// Bring it up to date.
     Migrated,
-    /// Require the current version; an SQLite file is migrated anyway.
+    /// Require one that this program can use, and a database that is not read-only.
+    Kept,
+    /// Require one that this program can use; an SQLite file is migrated anyway.
     Expected,
 }
 
@@ -104,12 +106,22 @@ async fn attempt(
     limit: Duration,
 ) -> Result<Result<Tenure, StoreError>, Problem> {
     let url = config.database.expose();
-    if schema == Schema::Migrated {
+    let migrates = match schema {
+        Schema::Migrated => true,
+        // With nothing to migrate, this only refuses a read-only database.
+        Schema::Kept => match tenure::store::schema_version(url, &config.store).await {
+            Ok(version) => version.is_usable(),
+            Err(error) => return Ok(Err(error)),
+        },
+        Schema::Expected => false,
+    };
+    if migrates {
         match tenure::migrate(url, &config.store).await {
-            Ok(moved) if moved.from == moved.to => {}
-            Ok(moved) => {
-                tracing::info!(from = moved.from, to = moved.to, "migrated the schema");
+            Ok(moved) if moved.is_changed() => {
+                let (from, to) = (moved.from, moved.to.tables);
+                tracing::info!(from, to, "migrated the schema");
             }
+            Ok(_) => {}
             Err(error) => return Ok(Err(error)),
         }
     }

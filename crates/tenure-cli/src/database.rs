@@ -99,7 +99,7 @@ impl Database {
     }
 
     /// Reports a missing SQLite file, so that a command that reads does not create it.
-    fn check_present(&self) -> Result<(), Problem> {
+    pub(crate) fn check_present(&self) -> Result<(), Problem> {
         match self.sqlite_path() {
             // The store refuses an address without a path.
             Some(path) if !path.is_empty() && !Path::new(path).exists() => {
@@ -157,6 +157,11 @@ impl Database {
             (!is_file).then(|| (host.to_owned(), port))
         });
         each.collect()
+    }
+
+    /// True for an SQLite file.
+    pub(crate) fn is_file(&self) -> bool {
+        self.sqlite_path().is_some()
     }
 
     fn sqlite_path(&self) -> Option<&str> {

@@ -21,7 +21,7 @@ pub(crate) const JOB_SOCKET: &str = "TENURE_JOB_SOCKET";
 const POSTGRES_PASSWORD: &str = "PGPASSWORD";
 
 /// Each variable, and the setting that it overrides.
-pub(crate) const VARIABLES: [(&str, &str); 36] = [
+pub(crate) const VARIABLES: [(&str, &str); 37] = [
     (DATABASE, "database"),
     ("TENURE_STORE_SCHEMA", "store.schema"),
     ("TENURE_STORE_CONNECTIONS", "store.connections"),
@@ -29,6 +29,7 @@ pub(crate) const VARIABLES: [(&str, &str); 36] = [
     ("TENURE_STORE_STATEMENTS", "store.statements"),
     ("TENURE_STORE_SYNCHRONOUS", "store.synchronous"),
     ("TENURE_STORE_BUSY_TIMEOUT", "store.busy_timeout"),
+    ("TENURE_MIGRATE_AT_START", "migrate.at_start"),
     ("TENURE_SERVER_LISTEN", "server.listen"),
     ("TENURE_LOG_FORMAT", "log.format"),
     ("TENURE_LOG_LEVEL", "log.level"),

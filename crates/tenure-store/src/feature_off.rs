@@ -3,7 +3,7 @@
 use tenure_core::store::{StoreError, StoreErrorKind};
 
 use crate::config::StoreConfig;
-use crate::open::{Migrated, Opened};
+use crate::open::{Migrated, Opened, SchemaVersion};
 
 #[expect(clippy::unused_async, reason = "replaces a function that waits")]
 pub(crate) async fn open<A: ?Sized>(_: &A, _: &StoreConfig) -> Result<Opened, StoreError> {
@@ -12,6 +12,14 @@ pub(crate) async fn open<A: ?Sized>(_: &A, _: &StoreConfig) -> Result<Opened, St
 
 #[expect(clippy::unused_async, reason = "replaces a function that waits")]
 pub(crate) async fn migrate<A: ?Sized>(_: &A, _: &StoreConfig) -> Result<Migrated, StoreError> {
+    Err(not_built("migrate"))
+}
+
+#[expect(clippy::unused_async, reason = "replaces a function that waits")]
+pub(crate) async fn schema_version<A: ?Sized>(
+    _: &A,
+    _: &StoreConfig,
+) -> Result<SchemaVersion, StoreError> {
     Err(not_built("migrate"))
 }
 

@@ -29,6 +29,8 @@ mod lane;
 mod limits;
 pub mod memory;
 mod messages;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod migration;
 mod open;
 mod page;
 #[cfg(feature = "postgres")]
@@ -54,5 +56,8 @@ pub use enqueue_statement::EnqueueStatement;
 pub use events::Events;
 pub use explain::{explain_item, explain_job, explain_row};
 pub use jobs_on::JobsOn;
-pub use open::{Companion, Migrated, Opened, is_migrated, migrate, migration_sql, open};
+pub use open::{
+    Companion, Migrated, Opened, SchemaFit, SchemaVersion, migrate, migration_sql, open,
+    schema_version,
+};
 pub use work_lease::stored::StoredWorkLease;

@@ -1,5 +1,6 @@
 //! Opening and migrating a store by its address.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,8 +23,82 @@ use crate::sqlite::{SqliteStore, open as sqlite_open};
 pub struct Migrated {
     /// Version before; 0 if there were no tables.
     pub from: u32,
-    /// Version now.
-    pub to: u32,
+    /// Versions now.
+    pub to: SchemaVersion,
+}
+
+impl Migrated {
+    /// True if the tables were changed.
+    pub const fn is_changed(self) -> bool {
+        self.from != self.to.tables
+    }
+}
+
+/// The versions of a database's tables and of this program. `Display` compares them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SchemaVersion {
+    /// Version of the tables; 0 if there are none.
+    pub tables: u32,
+    /// Lowest schema version of a program that can use the tables: the highest number that one of
+    /// their migrations asks for.
+    pub readable_from: u32,
+    /// Schema version of this program.
+    pub program: u32,
+}
+
+/// The tables in comparison with this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SchemaFit {
+    /// A migration is missing.
+    Older,
+    /// Both have the same version.
+    Current,
+    /// A newer program has migrated; this one can use the tables nevertheless.
+    Newer,
+    /// This program would not stay correct on the tables.
+    TooNew,
+}
+
+impl SchemaVersion {
+    /// Compares the tables with this program.
+    pub const fn fit(self) -> SchemaFit {
+        if self.tables < self.program {
+            SchemaFit::Older
+        } else if self.tables == self.program {
+            SchemaFit::Current
+        } else if self.readable_from <= self.program {
+            SchemaFit::Newer
+        } else {
+            SchemaFit::TooNew
+        }
+    }
+
+    /// True if this program can use the tables as they are.
+    pub const fn is_usable(self) -> bool {
+        matches!(self.fit(), SchemaFit::Current | SchemaFit::Newer)
+    }
+}
+
+impl fmt::Display for SchemaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tables, program) = (self.tables, self.program);
+        write!(f, "version {tables}")?;
+        match self.fit() {
+            SchemaFit::Current => Ok(()),
+            SchemaFit::Older => write!(f, ", older than version {program} of this program"),
+            SchemaFit::Newer => write!(
+                f,
+                ", newer than version {program} of this program, which can use it"
+            ),
+            SchemaFit::TooNew => write!(
+                f,
+                ", newer than version {program} of this program; it needs version {} or later",
+                self.readable_from
+            ),
+        }
+    }
 }
 
 /// A store of any kind.
@@ -155,11 +230,11 @@ impl<'a> Address<'a> {
 }
 
 /// Opens a store by its address. Creates and migrates an SQLite file; a PostgreSQL database must
-/// have been migrated.
+/// have been migrated, by this program or by a newer one whose tables this program can use.
 ///
 /// # Errors
-/// The address is not valid, the database cannot be reached or has another version, or its feature
-/// is off.
+/// The address is not valid, the database cannot be reached or has tables that this program cannot
+/// use, or its feature is off.
 pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError> {
     match Address::parse("open", url)? {
         Address::Memory => {
@@ -171,28 +246,32 @@ pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError>
     }
 }
 
-/// Creates the tables, or brings them to the version of this program.
+/// Creates the tables, or brings them to the version of this program. Newer tables that this
+/// program can use stay as they are.
 ///
 /// # Errors
 /// See [`open`].
 pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
     match Address::parse("migrate", url)? {
-        Address::Memory => Ok(Migrated { from: 0, to: 0 }),
+        Address::Memory => Ok(Migrated {
+            from: 0,
+            to: SchemaVersion::default(),
+        }),
         Address::Sqlite(path) => sqlite_open::migrate(path, config).await,
         Address::Postgres(url) => postgres_open::migrate(url, config).await,
     }
 }
 
-/// Returns false if [`open`] would migrate an existing SQLite file, which a read-only command must
-/// not do.
+/// Reads the versions of the tables and of this program, and changes nothing. A missing SQLite file
+/// has no tables, like an empty one.
 ///
 /// # Errors
-/// The address is not valid, or the file cannot be read.
-pub fn is_migrated(url: &str) -> Result<bool, StoreError> {
+/// The address is not valid, the database cannot be reached, or its feature is off.
+pub async fn schema_version(url: &str, config: &StoreConfig) -> Result<SchemaVersion, StoreError> {
     match Address::parse("migrate", url)? {
-        #[cfg(feature = "sqlite")]
-        Address::Sqlite(path) if path.exists() => crate::sqlite::is_current(path),
-        Address::Memory | Address::Sqlite(_) | Address::Postgres(_) => Ok(true),
+        Address::Memory => Ok(SchemaVersion::default()),
+        Address::Sqlite(path) => sqlite_open::schema_version(path, config).await,
+        Address::Postgres(url) => postgres_open::schema_version(url, config).await,
     }
 }
 

@@ -9,4 +9,6 @@ pub use tenure_core::{
 pub use tenure_store::EnqueueStatement;
 pub use tenure_store::config::{Planner, Statements, StoreConfig, Synchronous};
 pub use tenure_store::memory::SystemClock;
-pub use tenure_store::{Migrated, is_migrated, migrate, migration_sql};
+pub use tenure_store::{
+    Migrated, SchemaFit, SchemaVersion, migrate, migration_sql, schema_version,
+};

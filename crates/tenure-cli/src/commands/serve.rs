@@ -1,4 +1,4 @@
-//! `tenure serve`: migrates, works and answers HTTP in one process.
+//! `tenure serve`: works and answers HTTP in one process; migrates first if told so.
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 
 use super::Context;
 use crate::assemble::{self, Schema};
-use crate::config::{LogFormat, Override};
+use crate::config::{Config, LogFormat, Override};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::team::{Team, TeamOutcomes};
@@ -30,6 +30,10 @@ pub(crate) struct Serve {
     /// Print each event as a line of JSON and mark it done, in place of the configured routes
     #[arg(long)]
     print: bool,
+
+    /// Bring the schema up to date first; without it, an older PostgreSQL schema is an error
+    #[arg(long)]
+    migrate: bool,
 
     #[command(flatten)]
     working: WorkerArgs,
@@ -83,8 +87,15 @@ impl WorkerArgs {
 
 impl Serve {
     pub(super) fn overrides(&self) -> Vec<Override> {
-        let listen = given("server.listen", self.listen.as_ref(), "--listen");
-        listen.into_iter().chain(self.working.overrides()).collect()
+        let migrate = self.migrate.then_some(&true);
+        [
+            given("server.listen", self.listen.as_ref(), "--listen"),
+            given("migrate.at_start", migrate, "--migrate"),
+        ]
+        .into_iter()
+        .flatten()
+        .chain(self.working.overrides())
+        .collect()
     }
 }
 
@@ -98,7 +109,7 @@ pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
     let listener = bind(config.listen).await?;
     let address = listener.local_addr()?;
 
-    let opened = assemble::open(config, &worker, Schema::Migrated, args.working.wait);
+    let opened = assemble::open(config, &worker, schema(config), args.working.wait);
     let tenure = tokio::select! {
         opened = opened => opened?,
         () = signals.next() => return Ok(Exit::Done),
@@ -124,6 +135,16 @@ pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
     let enough = std::future::pending();
     let (exit, _outcomes) = run_until_stopped(running, &mut signals, enough, end_http).await;
     Ok(exit)
+}
+
+/// An SQLite file belongs to one machine, and every command that opens it migrates it. A server has
+/// other programs, which an operator upgrades in turn.
+fn schema(config: &Config) -> Schema {
+    if config.migrate_at_start || config.database.is_file() {
+        Schema::Migrated
+    } else {
+        Schema::Kept
+    }
 }
 
 /// Announces the start to people; with JSON logs, as a line of the log.

@@ -30,7 +30,7 @@ impl Form {
 }
 
 /// Every single value; `tenure.default.toml` has them in the same order.
-pub(super) const KEYS: [(&str, Form); 36] = [
+pub(super) const KEYS: [(&str, Form); 37] = [
     ("database", Form::Text),
     ("store.schema", Form::Text),
     ("store.connections", Form::Number),
@@ -38,6 +38,7 @@ pub(super) const KEYS: [(&str, Form); 36] = [
     ("store.statements", Form::Text),
     ("store.synchronous", Form::Text),
     ("store.busy_timeout", Form::Duration),
+    ("migrate.at_start", Form::Flag),
     ("server.listen", Form::Text),
     ("log.format", Form::Text),
     ("log.level", Form::Text),

@@ -37,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) file: Option<String>,
     pub(crate) database: Database,
     pub(crate) store: StoreConfig,
+    /// `serve` brings the schema of a PostgreSQL database up to date.
+    pub(crate) migrate_at_start: bool,
     /// Address that `serve` listens on.
     pub(crate) listen: SocketAddr,
     pub(crate) log: Log,
@@ -66,6 +68,7 @@ impl Default for Config {
             file: None,
             database: Database::default(),
             store: StoreConfig::default(),
+            migrate_at_start: false,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
             log: Log {
                 format: LogFormat::Text,
@@ -128,6 +131,7 @@ impl Config {
             "store.statements" => word(value::statements_word(self.store.statements)),
             "store.synchronous" => word(value::synchronous_word(self.store.synchronous)),
             "store.busy_timeout" => Some(duration_text(self.store.busy_timeout)),
+            "migrate.at_start" => Some(self.migrate_at_start.to_string()),
             "server.listen" => Some(self.listen.to_string()),
             "log.format" => word(self.log.format.as_str()),
             "log.level" => Some(self.log.level.clone()),

@@ -47,6 +47,9 @@ pub(super) fn set(config: &mut Config, key: &'static str, value: &Value) -> Resu
             config.store.busy_timeout =
                 parse_duration(&text).map_err(|_cause| wrong("a duration such as 5s"))?;
         }
+        "migrate.at_start" => {
+            config.migrate_at_start = text.parse().map_err(|_cause| wrong("true or false"))?;
+        }
         "server.listen" => {
             let expected = "an address and a port, such as 127.0.0.1:7070";
             config.listen = text.parse().map_err(|_cause| wrong(expected))?;
@@ -72,10 +75,8 @@ pub(super) fn set(config: &mut Config, key: &'static str, value: &Value) -> Resu
                 queues.map_err(|_cause| wrong("names of queues, such as mail"))?;
         }
         _ if key.starts_with("webhook.") => {
-            config
-                .webhook
-                .set(key, value)
-                .map_err(|expected| wrong(&expected))?;
+            let set = config.webhook.set(key, value);
+            set.map_err(|expected| wrong(&expected))?;
         }
         _ => config.settings.set(Setting::parse(key)?, &text)?,
     }

@@ -151,6 +151,7 @@ async fn a_server_starts_when_its_database_comes_up_within_the_wait() {
     let args = [
         "serve",
         "--print",
+        "--migrate",
         "--listen",
         "127.0.0.1:0",
         "--wait",

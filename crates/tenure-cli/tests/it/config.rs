@@ -245,7 +245,7 @@ that Tenure sets for a command that it runs, which may run `tenure` itself.
 fn the_page_of_the_configuration_is_up_to_date() {
     assert_eq!(
         described().len(),
-        36,
+        37,
         "the number of settings in tenure.default.toml has changed"
     );
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))

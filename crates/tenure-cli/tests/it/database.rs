@@ -4,8 +4,6 @@
 use std::fs;
 use std::path::Path;
 
-use sqlx::{Connection, PgConnection};
-
 use crate::program::{everywhere, finish, postgres, sqlite};
 
 /// Commands that need an existing database and do not create one.
@@ -122,43 +120,6 @@ async fn a_server_without_our_tables_is_refused_with_a_hint_to_migrate() {
     }
     place.run(&["migrate"]).succeeded();
     place.run(&["enqueue", "a", "1"]).succeeded();
-}
-
-/// Method: the test deletes the record of the migrations, so that the schema looks older.
-#[tokio::test]
-async fn an_older_schema_is_refused_with_a_hint_to_migrate() {
-    let [_, place] = everywhere().await;
-    place.enqueue("a");
-    let mut conn = PgConnection::connect(&place.url).await.unwrap();
-    let forget = "delete from tenure_migrations";
-    sqlx::raw_sql(forget).execute(&mut conn).await.unwrap();
-    for args in [&["enqueue", "a", "1"][..], &["stats"]] {
-        place
-            .run(args)
-            .failed(2, "this program needs", "tenure migrate");
-    }
-}
-
-#[tokio::test]
-async fn a_newer_schema_is_refused() {
-    let [file, server] = everywhere().await;
-    for place in [&file, &server] {
-        place.enqueue("a");
-    }
-    let conn = rusqlite::Connection::open(file.file()).unwrap();
-    conn.execute_batch("insert into tenure_migrations (version, applied_at) values (999, 0)")
-        .unwrap();
-    drop(conn);
-    let mut conn = PgConnection::connect(&server.url).await.unwrap();
-    sqlx::raw_sql("insert into tenure_migrations (version) values (999)")
-        .execute(&mut conn)
-        .await
-        .unwrap();
-    for place in [&file, &server] {
-        for args in [&["enqueue", "a", "1"][..], &["stats"], &["migrate"]] {
-            place.run(args).failed(2, "newer", "newer");
-        }
-    }
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ async fn a_second_migration_has_nothing_to_do() {
     for place in bare().await {
         let output = place.run(&["migrate", "--json"]).succeeded();
         assert_eq!(output.field("from"), "0");
+        assert_eq!(output.field("program"), output.field("to"));
         let version = output.field("to");
         let output = place.run(&["migrate"]).succeeded();
         let expected = format!("the schema is at version {version}: nothing to do\n");

@@ -231,6 +231,11 @@ pub(crate) fn is_in_use(error: &sqlx::Error) -> bool {
     matches!(code.as_deref(), Some("55P03" | "40P01"))
 }
 
+/// True if a statement took longer than its timeout, or was cancelled.
+pub(crate) fn is_cancelled(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(database) if database.code().as_deref() == Some("57014"))
+}
+
 /// True if the table or schema does not exist.
 #[expect(
     clippy::wildcard_enum_match_arm,

@@ -14,6 +14,7 @@ use super::row::{get, get_timestamp, get_total};
 use super::{PLANNER, PostgresStore};
 use crate::cluster::unsigned;
 use crate::memory::SystemClock;
+use crate::open::SchemaVersion;
 
 /// Oldest version that has `pg_current_xact_id`, which fan-out needs, as `server_version_num`.
 const SERVER_VERSION_MIN: i32 = 130_000;
@@ -52,7 +53,7 @@ impl Examine for PostgresStore {
 struct ServerFacts {
     server_version: String,
     server_number: i32,
-    tables_version: i32,
+    schema: SchemaVersion,
     fsync: String,
     synchronous_commit: String,
     full_page_writes: String,
@@ -91,7 +92,7 @@ impl ServerFacts {
         Ok(Self {
             server_version: get(row, 0)?,
             server_number: get(row, 1)?,
-            tables_version: get(row, 2)?,
+            schema: migrate::compared(get(row, 2)?, get(row, 18)?),
             fsync: get(row, 3)?,
             synchronous_commit: get(row, 4)?,
             full_page_writes: get(row, 5)?,
@@ -117,7 +118,7 @@ impl ServerFacts {
         };
         vec![
             self.version(),
-            migrate::finding(self.tables_version),
+            self.schema.finding(),
             self.fsync(),
             self.synchronous_commit(),
             self.full_page_writes(),
@@ -264,7 +265,7 @@ mod tests {
         ServerFacts {
             server_version: "16.4".into(),
             server_number: 160_004,
-            tables_version: migrate::VERSION,
+            schema: migrate::compared(1, 1),
             fsync: on(),
             synchronous_commit: on(),
             full_page_writes: on(),
@@ -319,8 +320,11 @@ mod tests {
             verdict("version", |server| server.server_number = 130_000),
             Good
         );
-        assert_eq!(verdict("schema", |server| server.tables_version = 0), Bad);
-        assert_eq!(verdict("schema", |server| server.tables_version = 99), Bad);
+        for (tables, readable_from, expected) in [(0, 0, Bad), (99, 1, Warning), (99, 2, Bad)] {
+            let schema = migrate::compared(tables, readable_from);
+            let (verdict, _) = finding("schema", |server| server.schema = schema);
+            assert_eq!(verdict, expected);
+        }
         assert_eq!(finding("fsync", |server| server.fsync = off()).0, Bad);
         let commit = |value: &str| {
             let value = value.to_owned();

@@ -18,7 +18,7 @@ mod hosts;
 mod intake;
 mod jobs;
 mod keys;
-mod migrate;
+pub(crate) mod migrate;
 pub(crate) mod open;
 mod operate;
 mod pool;
@@ -61,7 +61,7 @@ use self::statements::{QueueStatements, WebhookStatements, WorkLeaseStatements};
 use crate::config::{Planner, StoreConfig};
 use crate::lane::Lane;
 use crate::messages::unknown_queue;
-use crate::open::Migrated;
+use crate::open::{Migrated, SchemaVersion};
 use crate::render::as_written;
 
 /// Timeout for acquiring a connection.
@@ -121,7 +121,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// The address is not valid, the database cannot be reached, or its tables are missing, older
-    /// or newer.
+    /// or too new for this program.
     pub async fn open(url: &str, config: &StoreConfig) -> Result<Self, StoreError> {
         let hosts = Arc::new(Hosts::parse(url, config)?);
         let own = config.connections.saturating_sub(config.companion);
@@ -152,7 +152,11 @@ impl PostgresStore {
     async fn checked(pool: Pool, config: &StoreConfig) -> Result<Self, StoreError> {
         let failed = |error| store_error("open", error);
         let mut lent = pool.borrow().await.map_err(failed)?;
-        migrate::check(lent.connection(), config.schema.as_ref()).await?;
+        let schema = config.schema.as_ref();
+        let version = migrate::read("open", lent.connection(), schema).await?;
+        if !version.is_usable() {
+            return Err(version.refused("open"));
+        }
         let store = Self {
             jobs: JobStore::new(&pool, config.schema.as_ref())?,
             pool,
@@ -206,6 +210,18 @@ impl PostgresStore {
     pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
         let mut conn = Hosts::parse(url, config)?.connect("migrate").await?;
         migrate::migrate(&mut conn, config.schema.as_ref()).await
+    }
+
+    /// Reads the versions of the tables and of this program.
+    ///
+    /// # Errors
+    /// The address is not valid, or the database cannot be reached.
+    pub async fn schema_version(
+        url: &str,
+        config: &StoreConfig,
+    ) -> Result<SchemaVersion, StoreError> {
+        let mut conn = Hosts::parse(url, config)?.connect("migrate").await?;
+        migrate::read("migrate", &mut conn, config.schema.as_ref()).await
     }
 
     /// Returns this store with its statement files changed by `edit`, which gets name and text.

@@ -6,7 +6,7 @@ use tenure_core::store::StoreError;
 
 use super::PostgresStore;
 use crate::config::StoreConfig;
-use crate::open::{Migrated, Opened};
+use crate::open::{Migrated, Opened, SchemaVersion};
 
 pub(crate) async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError> {
     let store = PostgresStore::open(url, config).await?;
@@ -15,6 +15,13 @@ pub(crate) async fn open(url: &str, config: &StoreConfig) -> Result<Opened, Stor
 
 pub(crate) async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
     PostgresStore::migrate(url, config).await
+}
+
+pub(crate) async fn schema_version(
+    url: &str,
+    config: &StoreConfig,
+) -> Result<SchemaVersion, StoreError> {
+    PostgresStore::schema_version(url, config).await
 }
 
 #[expect(

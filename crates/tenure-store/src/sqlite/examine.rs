@@ -35,7 +35,7 @@ fn file(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
         let version: String = found.get(0)?;
         let mode: String = found.get(2)?;
         findings.push(Finding::good("version", format!("SQLite {version}")));
-        findings.push(migrate::finding(found.get(1)?));
+        findings.push(migrate::compared(found.get(1)?, found.get(6)?).finding());
         findings.push(journal(&mode));
         let (page, pages, free) = (
             row::count(found, 3)?,

@@ -22,10 +22,8 @@ mod intake;
 mod item_states;
 mod jobs;
 mod keys;
-mod migrate;
+pub(crate) mod migrate;
 pub(crate) mod open;
-mod table_facts;
-pub(crate) use migrate::is_current;
 mod operate;
 mod prune;
 mod queue;
@@ -38,6 +36,7 @@ mod rows;
 mod settle;
 mod sources;
 mod statements;
+mod table_facts;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -94,7 +93,7 @@ impl SqliteStore {
     /// Opens the file as a store; creates it or migrates its tables if necessary.
     ///
     /// # Errors
-    /// The file cannot be opened or created, is not a database, or was written by a newer program.
+    /// The file cannot be opened or created, is not a database, or is too new for this program.
     pub async fn open(path: &Path, config: &StoreConfig) -> Result<Self, StoreError> {
         let writer = Writer::open(path, config).await?;
         migrate::migrate(&writer).await?;

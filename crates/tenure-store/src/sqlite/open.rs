@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tenure_core::store::StoreError;
 
-use super::SqliteStore;
+use super::{SqliteStore, migrate as migrations};
 use crate::config::StoreConfig;
-use crate::open::{Migrated, Opened};
+use crate::open::{Migrated, Opened, SchemaVersion};
 
 pub(crate) async fn open(path: &Path, config: &StoreConfig) -> Result<Opened, StoreError> {
     let store = SqliteStore::open(path, config).await?;
@@ -16,6 +16,17 @@ pub(crate) async fn open(path: &Path, config: &StoreConfig) -> Result<Opened, St
 
 pub(crate) async fn migrate(path: &Path, config: &StoreConfig) -> Result<Migrated, StoreError> {
     SqliteStore::migrate(path, config).await
+}
+
+#[expect(
+    clippy::unused_async,
+    reason = "a server is asked over the network, a file is not"
+)]
+pub(crate) async fn schema_version(
+    path: &Path,
+    _: &StoreConfig,
+) -> Result<SchemaVersion, StoreError> {
+    migrations::of_file(path)
 }
 
 #[expect(

@@ -1,6 +1,8 @@
 //! Temporary PostgreSQL servers, poolers and databases, and SQLite files, for the tests of all
 //! crates.
 
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod further;
 #[cfg(feature = "postgres")]
 mod pooler;
 #[cfg(feature = "postgres")]
@@ -11,6 +13,9 @@ mod postgres_pool;
 mod sqlite;
 
 pub use tenure_core::testing::Extent;
+
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+pub use further::migrate_further;
 
 #[cfg(feature = "postgres")]
 pub use pooler::{PoolMode, Pooler};

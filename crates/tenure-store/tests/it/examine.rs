@@ -176,7 +176,7 @@ async fn a_schema_that_changed_after_the_open_is_bad() {
     assert_eq!(verdict(&examine(&store).await, "schema"), Good);
     run(
         &mut admin,
-        "insert into tenure_migrations (version) values (99)",
+        "insert into tenure_migrations (version, readable_from) values (99, 2)",
     )
     .await;
     assert_eq!(verdict(&examine(&store).await, "schema"), Bad);
@@ -245,7 +245,7 @@ async fn a_fresh_file_is_good_and_its_faults_are_found() {
     let stranger = File::open(&path).unwrap();
     stranger
         .execute_batch(
-            "insert into tenure_migrations values (99, 0);
+            "insert into tenure_migrations values (99, 2, 0);
              begin immediate;",
         )
         .unwrap();

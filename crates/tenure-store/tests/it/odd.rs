@@ -317,5 +317,5 @@ async fn a_role_without_rights_to_change_it_can_migrate_a_current_schema() {
     let rights = "grant select on tenure_migrations to tenure_clerk";
     sqlx::raw_sql(rights).execute(&mut admin).await.unwrap();
     let migrated = PostgresStore::migrate(&clerk, &config).await.unwrap();
-    assert_eq!(migrated.from, migrated.to);
+    assert!(!migrated.is_changed(), "{migrated:?}");
 }

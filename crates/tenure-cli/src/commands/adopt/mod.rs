@@ -9,6 +9,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use tenure::Tenure;
 use tenure::lease::WhileHeld;
+use tenure::store::SchemaFit;
 use tenure::table::{AdoptedTable, Identifier, LeaseTable, Obstacle, Plan, TableLocation};
 
 use self::view::{PlanView, UndoneView, list, plan_table};
@@ -88,11 +89,8 @@ pub(super) async fn run(cx: &Context, args: &Adopt) -> Result<Exit, Stop> {
         (None, Some(file)) => Some(map::read(&name, file)?),
         (None, None) => None,
     };
-    if args.print && !tenure::store::is_migrated(cx.database.expose())? {
-        let message = "the database lacks Tenure's tables, or they are out of date";
-        return Err(Problem::new(Exit::Usage, message)
-            .hint("`tenure migrate` creates them, `tenure migrate --print` prints the SQL")
-            .into());
+    if args.print {
+        check_migrated(cx).await?;
     }
     let tenure = cx.database.open(IfMissing::Report).await?;
     let recorded = tenure.adopted_tables().await?;
@@ -106,6 +104,19 @@ pub(super) async fn run(cx: &Context, args: &Adopt) -> Result<Exit, Stop> {
         .ok_or_else(|| undescribed(&name))?;
     let plan = tenure.adoption(&table).await?.map_err(refused)?;
     adopt(cx, args, &tenure, &plan).await
+}
+
+/// Refuses an SQLite file that would be migrated when it is opened.
+async fn check_migrated(cx: &Context) -> Result<(), Stop> {
+    cx.database.check_present()?;
+    let version = tenure::store::schema_version(cx.database.expose(), &cx.config.store).await?;
+    if version.fit() != SchemaFit::Older {
+        return Ok(());
+    }
+    let message = "the database lacks Tenure's tables, or they are out of date";
+    Err(Problem::new(Exit::Usage, message)
+        .hint("`tenure migrate` creates them, `tenure migrate --print` prints the SQL")
+        .into())
 }
 
 async fn adopt(cx: &Context, args: &Adopt, tenure: &Tenure, plan: &Plan) -> Result<Exit, Stop> {

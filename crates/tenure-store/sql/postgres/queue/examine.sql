@@ -3,7 +3,8 @@
 -- Returns: server_version and its number; the version of Tenure's tables; fsync, synchronous_commit,
 --   full_page_writes; the planner's four settings; connections, and those in use; the pid, state and age in
 --   seconds of the oldest transaction of this database that holds back its vacuum, and whether this role
---   may see those of other roles; autovacuum, track_counts; in_recovery, read_only; the server's clock.
+--   may see those of other roles; autovacuum, track_counts; in_recovery, read_only; the server's clock; the
+--   lowest schema version of a program that can use the tables.
 -- Keeps: nothing; it only reads. It shows no text of a query.
 -- Relies on: tenure_migrations_pkey.
 with session as materialized (
@@ -44,6 +45,7 @@ select current_setting('server_version') as server_version,
        current_setting('track_counts') as track_counts,
        pg_is_in_recovery() as in_recovery,
        current_setting('transaction_read_only') as read_only,
-       clock_timestamp() as clock
+       clock_timestamp() as clock,
+       (select coalesce(max(readable_from), 0) from tenure_migrations where version > 0) as readable_from
 from (select 1) as always
 left join oldest on true

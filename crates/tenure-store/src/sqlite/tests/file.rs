@@ -6,7 +6,6 @@ use tenure_core::store::{Intake, Operate, Queues as _, StoreError, StoreErrorKin
 
 use super::*;
 use crate::config::Synchronous;
-use crate::open::Migrated;
 use crate::sqlite::migration_sql;
 
 async fn refused(path: &std::path::Path) -> StoreError {
@@ -51,7 +50,7 @@ async fn a_file_of_a_newer_program_is_rejected() {
     let bench = Bench::new().await;
     let connection = bench.stranger();
     connection
-        .execute("insert into tenure_migrations values (99, 0)", [])
+        .execute("insert into tenure_migrations values (99, 2, 0)", [])
         .unwrap();
     let error = refused(&bench.path).await;
     assert_eq!(error.kind(), StoreErrorKind::Invalid);
@@ -69,9 +68,9 @@ async fn tables_are_created_once_and_user_version_stays() {
         .unwrap();
     let config = StoreConfig::default();
     let made = SqliteStore::migrate(&path, &config).await.unwrap();
-    assert_eq!(made, Migrated { from: 0, to: 1 });
+    assert_eq!((made.from, made.to.tables), (0, 1));
     let again = SqliteStore::migrate(&path, &config).await.unwrap();
-    assert_eq!(again, Migrated { from: 1, to: 1 });
+    assert!(!again.is_changed(), "{again:?}");
     assert_eq!(number(&application, "pragma user_version"), 12);
 }
 
@@ -85,7 +84,7 @@ async fn a_file_that_was_migrated_by_hand_is_not_migrated_again() {
         .unwrap();
     let config = StoreConfig::default();
     let again = SqliteStore::migrate(&path, &config).await.unwrap();
-    assert_eq!(again, Migrated { from: 1, to: 1 });
+    assert!(!again.is_changed(), "{again:?}");
     let store = SqliteStore::open(&path, &config).await.unwrap();
     assert!(store.enqueue(&[event("a")]).await.unwrap()[0].is_fresh());
 }
