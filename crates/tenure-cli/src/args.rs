@@ -100,11 +100,10 @@ Examples:
 pub(crate) enum Command {
     /// Work and answer HTTP in one process, until stopped
     #[command(after_help = "\
-It works as configured, on a schema that is up to date: --migrate, migrate.at_start or \
-`tenure migrate` brings that of a PostgreSQL database there, and an SQLite file is migrated in any \
-case. SIGINT or SIGTERM lets it finish the work it holds, a second one ends it \
-at once. Metrics are at /metrics, health checks at /health/live and \
-/health/ready.
+The schema must be up to date. On PostgreSQL, --migrate, migrate.at_start or `tenure migrate` \
+updates it; an SQLite file is always updated. At the first SIGINT or SIGTERM the process finishes \
+the work that it holds, and at the second it ends at once. Metrics are at /metrics, health checks \
+at /health/live and /health/ready.
 
 Examples:
   tenure serve

@@ -154,9 +154,9 @@ fn queue_of(record: &Record) -> QueueName {
     event.cloned().unwrap_or_default()
 }
 
-/// Keeps only the workers on this table; workers on events neither claim nor reap its rows.
-/// Clears their lists of queues, which means all queues: the rows have a single one, which each
-/// of these workers serves.
+/// Keeps only the workers on this table; workers on events neither claim nor reap its rows. Clears
+/// their lists of queues, since an empty list means all queues: the rows are in one queue, which
+/// every worker on the table serves.
 fn own(mut workers: Vec<WorkerRecord>, table: &str) -> Vec<WorkerRecord> {
     workers.retain(|worker| worker.report.works_on(table));
     for worker in &mut workers {

@@ -60,7 +60,7 @@ pub(crate) fn step_of(lane: Lane) -> u8 {
     u8::try_from(lane.rem_euclid(LANES_PER_QUEUE)).unwrap_or(0)
 }
 
-/// The lane of another number at the same position.
+/// The lane at the same position within another queue, or one of its separate topics.
 #[cfg(feature = "sqlite")]
 pub(crate) fn same_step(lane: Lane, number: i32) -> Lane {
     number * LANES_PER_QUEUE + i32::from(step_of(lane))

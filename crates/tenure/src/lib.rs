@@ -265,6 +265,11 @@ pub use crate::worker::{Worker, WorkerBuilder, WorkerError};
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// Compiles the code of the page on usage.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/GUIDE.md")]
+struct GuidePage;
+
 /// Runs the code of the page on tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/TESTING.md")]

@@ -97,7 +97,7 @@ pub(super) async fn run(cx: &Context, args: &Retry) -> Result<Exit, Stop> {
     Ok(exit)
 }
 
-/// The head of a key, which alone can be tried.
+/// The head of a key: no other item of the key can be tried.
 async fn head_of(tenure: &Tenure, key: &str) -> Result<ItemId, Stop> {
     let record = tenure.key(key).await?;
     let head = record.as_ref().and_then(|record| record.head.as_ref());

@@ -1,4 +1,4 @@
-//! `tenure serve`: works and answers HTTP in one process; migrates first if told so.
+//! `tenure serve`: works and answers HTTP in one process; migrates first if told to.
 
 use std::fmt;
 use std::future::Future;
@@ -137,8 +137,8 @@ pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
     Ok(exit)
 }
 
-/// An SQLite file belongs to one machine, and every command that opens it migrates it. A server has
-/// other programs, which an operator upgrades in turn.
+/// An SQLite file belongs to one machine, and every command that opens it migrates it. Programs on
+/// other machines may use a PostgreSQL database, so its migration is an operator's decision.
 fn schema(config: &Config) -> Schema {
     if config.migrate_at_start || config.database.is_file() {
         Schema::Migrated

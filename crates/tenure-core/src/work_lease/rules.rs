@@ -17,8 +17,8 @@ use crate::lease::Term;
 pub struct DomainRules {
     /// Maximum number of retries; the next `fail` gives up. Default 10.
     pub max_retries: u32,
-    /// Time after which another caller may take over an offset in flight. Default `None`: a
-    /// reservation lasts until it is ended, or until the end that callers with a term have set.
+    /// Time after which another caller may take over an offset in flight. Default `None`: these
+    /// callers set no end, but respect an end that a caller with a term has set.
     /// Choose a term longer than the longest delay between two attempts, or renew while waiting.
     pub term: Option<Term>,
     /// Maximum number of offsets in the backlog of a domain. Default `None`: no limit.

@@ -60,7 +60,7 @@ impl Pool {
         if last.is_fresh(Instant::now()) {
             return Some(last.connection);
         }
-        // If this one was only too old, another may be fresh; the next call takes that one.
+        // Another idle connection may be younger than this one, and fresh: the next call takes it.
         None
     }
 

@@ -126,8 +126,8 @@ impl Secrets {
     /// Checks all keys and headers.
     ///
     /// # Errors
-    /// Every key has an end, there are too many keys, or a header is not valid. The error contains
-    /// no secret value.
+    /// There is no current key (every key has an end), there are too many keys, or a header is not
+    /// valid. The error contains no secret value.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.signing.iter().all(|signing| signing.until.is_some()) {
             let expected = "one without an end";

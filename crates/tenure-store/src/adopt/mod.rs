@@ -65,7 +65,7 @@ pub(crate) fn names(table: &LeaseTable, schema: Option<&Identifier>) -> Result<N
         .with("trigger", trigger.quoted()))
 }
 
-/// Adds the contents of the record.
+/// Adds what the record of the adoption contains to the names.
 pub(crate) fn noted(names: Names, plan: &Plan) -> Names {
     let columns: Vec<&str> = plan
         .adds
@@ -84,7 +84,7 @@ pub(crate) fn noted(names: Names, plan: &Plan) -> Names {
         .with("added", literal(&added.to_string()))
 }
 
-/// Adds the names of an index.
+/// Adds the parts of the statement that creates an index to the names.
 ///
 /// # Errors
 /// The description of the table is not valid.

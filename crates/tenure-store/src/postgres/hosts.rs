@@ -1,6 +1,6 @@
 //! The servers in an address: how to connect, and to which of them.
 //!
-//! An address may list several hosts, as libpq has it; sqlx knows only one. They are tried in turn
+//! An address may list several hosts, as in libpq; sqlx knows only one. They are tried in turn
 //! until one answers and accepts writes.
 
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::config::{Planner, Statements, StoreConfig};
 /// Timeout for one host of several.
 const HOST_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Shortest interval between two looks for a host that serves.
+/// Shortest interval between two searches for a usable host.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The servers of a store, and how to connect to them. `Debug` hides the passwords.
@@ -35,7 +35,8 @@ pub(crate) struct Hosts {
     is_plain: AtomicBool,
     /// The host that was found last.
     current: AtomicUsize,
-    /// End of the last look for a host that serves; one look at a time.
+    /// End of the last search for a host. The lock is held during a search, so that there is one at
+    /// a time.
     looked_at: Mutex<Option<Instant>>,
 }
 
@@ -109,8 +110,8 @@ impl Hosts {
         self.sessions.examine(conn, self.access).await
     }
 
-    /// Looks for a host that serves, unless a look has just ended. Returns the number of the
-    /// current host.
+    /// Searches for a usable host (one that gives the required access), unless a search has just
+    /// ended. Returns the number of the current host.
     pub(crate) async fn find(&self) -> usize {
         let mut looked_at = self.looked_at.lock().await;
         if looked_at.is_none_or(|at| at.elapsed() > LOOK_INTERVAL) {
@@ -120,8 +121,8 @@ impl Hosts {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Connects to the first host that serves, beginning with the current one, and makes it the
-    /// current one.
+    /// Connects to the first usable host, beginning with the current one, and makes it the current
+    /// one.
     pub(crate) async fn connect(&self, verb: &'static str) -> Result<PgConnection, StoreError> {
         let current = self.current.load(Ordering::Acquire);
         let mut failures = Vec::new();
@@ -218,7 +219,7 @@ impl HostList {
         let is_one = count == 1;
         let access = match attributes {
             "any" if is_one => Access::Any,
-            // A store on a server that only reads could do nothing.
+            // A store on a read-only server would be useless.
             "any" | "read-write" | "primary" => Access::Writes,
             _ => return Err(bad_attributes()),
         };

@@ -187,7 +187,7 @@ pub(super) async fn read(
     found.map_err(|error| store_error(verb, error))
 }
 
-/// The versions of tables with these numbers, and of this program.
+/// Compares these two numbers of the tables with the version of this program.
 pub(super) fn compared(tables: i32, readable_from: i32) -> SchemaVersion {
     SchemaVersion::compared(unsigned(tables), unsigned(readable_from), MIGRATIONS)
 }

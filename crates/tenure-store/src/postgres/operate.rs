@@ -129,8 +129,8 @@ pub(crate) enum BuryScope {
 }
 
 impl PostgresStore {
-    /// Returns the ids of up to `limit` items, newest first. With a source event it ignores the
-    /// state.
+    /// Returns the ids of up to `limit` items, newest first. If the filter names a source event,
+    /// the state is ignored.
     async fn page(&self, filter: &Filter, limit: u32) -> Result<Vec<ItemId>, StoreError> {
         let statements = self.statements();
         let statement = match (filter.source, filter.state) {

@@ -23,8 +23,9 @@ use crate::config::{Planner, Statements};
 /// statement must see everything that was committed before an earlier one got its locks.
 const BEGIN: &str = "begin isolation level read committed";
 
-/// Begins a transaction on a shared session. A process that is frozen in it would keep a session
-/// of the pooler for itself, and with a few of them all: the server ends such a transaction.
+/// Begins a transaction on a shared session. A process that is frozen in the transaction would keep
+/// the session, and a few such processes all sessions of the pooler, so the server ends such
+/// a transaction.
 const BEGIN_SHARED: &str = "begin isolation level read committed; \
      set local idle_in_transaction_session_timeout = '5s'";
 
@@ -58,7 +59,7 @@ const MARK: &str = "jit_inline_above_cost";
 /// The use of a connection's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Also a server that only reads.
+    /// Also a read-only server.
     Any,
     Writes,
 }
@@ -153,8 +154,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Looks at a connection of the caller, in its transaction or outside of one; after one that
-    /// has a shared session, at no other. Names the first statement if names are safe.
+    /// Examines a connection of the caller, in its transaction or outside of one, unless an earlier
+    /// one had a shared session. Names the first statement if names are safe.
     pub(crate) async fn meet(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
         if has_names(conn) || !self.may_name() {
             return Ok(());

@@ -115,7 +115,7 @@ impl PostgresStore {
 /// items of a key stay in order: behind a returned item, all are returned.
 fn split(claim: &Claim, held: &mut Held) -> Vec<Returned> {
     let limit = usize::try_from(claim.most()).unwrap_or(usize::MAX);
-    // The first item of a key comes from ready. True: it or an item behind it is returned.
+    // Keys met so far; true once an item of the key is returned, and with it all later ones.
     let mut keys: HashMap<String, bool> = HashMap::new();
     let mut returned = Vec::new();
     let mut kept = Vec::with_capacity(held.items.len());

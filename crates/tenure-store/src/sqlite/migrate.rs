@@ -111,7 +111,7 @@ fn version(connection: &Connection, migrations: &[Migration]) -> Result<SchemaVe
     Ok(SchemaVersion::compared(tables, readable_from, migrations))
 }
 
-/// The versions of tables with these numbers, and of this program.
+/// Compares these two numbers of the tables with the version of this program.
 pub(super) fn compared(tables: u32, readable_from: u32) -> SchemaVersion {
     SchemaVersion::compared(tables, readable_from, MIGRATIONS)
 }

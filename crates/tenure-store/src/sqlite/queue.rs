@@ -1,4 +1,4 @@
-//! Claim, renew, settle and reap on the queue layout, each one transaction; the body of renew, and
+//! `LeaseStore` on the queue layout: claim, renew, settle and reap, each in one transaction; also
 //! the preparations of a claim.
 
 use std::collections::{BTreeSet, HashMap, HashSet};

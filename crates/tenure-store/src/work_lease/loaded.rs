@@ -16,7 +16,8 @@ pub(crate) struct LoadedDomain<N> {
     /// Number of the space; `None` if it does not exist yet.
     pub(crate) space: Option<N>,
     pub(crate) watermark: i64,
-    /// Failed offsets below both this one and the watermark count as processed.
+    /// Failed offsets below both this one and the watermark are *forgiven*: they count as
+    /// processed.
     pub(crate) forgiven: i64,
     /// Number and version of the domain; `None` if it does not exist yet.
     pub(crate) stands: Option<(i64, i64)>,

@@ -26,7 +26,8 @@ const IDLE_POLLS: u32 = 2;
 #[derive(Default)]
 #[expect(missing_debug_implementations, reason = "handlers are functions")]
 pub struct EventSource {
-    /// A handler without a pattern has been reported as a problem.
+    /// Handlers in the order of their registration. `None` stands for an invalid pattern, which has
+    /// been reported as a problem.
     routes: Vec<(Option<TopicPattern>, Arc<dyn Handler>)>,
     does_fan_out: bool,
 }
@@ -297,7 +298,7 @@ async fn is_idle(tenure: &Tenure, watch: &Watch, queues: &[QueueName]) -> Result
         return Ok(true);
     };
     if !health.is_idle {
-        // Counting is dear while many events wait.
+        // Counting is expensive while many events wait.
         return Ok(false);
     }
     let is_due = tenure.has_due(queues, &health.topics).await?;

@@ -194,8 +194,8 @@ mod tests {
     use super::super::figures::ComparedFigures;
     use super::*;
 
-    /// Rounds in which the new build has about this part of the old one's speed, and costs
-    /// accordingly more.
+    /// Rounds in which the rates of the new build are those of the old one times `speed`, and its
+    /// times are divided by `speed`, both with a little noise.
     fn compared(speed: f64, rounds: u32) -> Comparison {
         let mut all = ComparedRounds::default();
         for round in 0..rounds {

@@ -6,6 +6,7 @@ use tenure::operate::{Finding, Presence, WorkerRecord};
 use tenure::settings::brief_duration;
 
 use super::judge::Snapshot;
+use crate::output::events;
 
 /// Maximum number of topics listed.
 const TOPICS_MAX: usize = 5;
@@ -38,8 +39,9 @@ pub(super) fn topics(snapshot: &Snapshot) -> Option<Finding> {
     Some(Finding::warning(
         "topics",
         format!(
-            "no active worker takes {}{more}: {due} events are due, the oldest for {}",
+            "no active worker takes {}{more}: {} due, the oldest for {}",
             names.join(", "),
+            events(usize::try_from(due).unwrap_or(usize::MAX)),
             brief_duration(oldest)
         ),
         "start a worker with a handler, a route or a subscribed endpoint for them; they wait and \
@@ -94,7 +96,7 @@ pub(super) fn settings(snapshot: &Snapshot) -> Option<Finding> {
                 snapshot.settings_version
             ),
             "workers apply new settings within seconds; one that refused them logs why: `refused \
-             the settings of the cluster`",
+             the cluster settings`",
         )
     })
 }
@@ -146,7 +148,7 @@ mod tests {
         assert_eq!(
             finding.text,
             "no active worker takes mail.0, mail.1, mail.2, mail.3, mail.4 and 2 more: 21 events \
-             are due, the oldest for 1m 30s"
+             due, the oldest for 1m 30s"
         );
     }
 

@@ -65,7 +65,7 @@ Examples:
         /// The number of rows in the chunk
         #[arg(long, default_value = "0", value_parser = clap::value_parser!(u64).range(..1 << 53))]
         rows: u64,
-        /// The chunk may be repeated later: see --fresh-for
+        /// The chunk may be claimed again: see `chunk claim --fresh-for`
         #[arg(long)]
         again: bool,
     },
