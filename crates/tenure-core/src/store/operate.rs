@@ -264,6 +264,10 @@ pub trait Queues: Send + Sync + fmt::Debug {
     /// claim came across and did not take.
     fn separate_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<SeparateTopic>>;
 
+    /// Lists the queues and separate topics that have a due event and are not paused. `None`: the
+    /// topics of the queue that are not separate.
+    fn due_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<(QueueName, Option<String>)>>;
+
     /// Adds a queue, or changes the rules of an existing one.
     fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()>;
 

@@ -7,14 +7,19 @@ use tenure_core::store::{Claim, Isolation, StoreError};
 use tenure_core::{Event, Held, ItemId};
 
 use super::PostgresStore;
+use super::error::store_error;
+use super::row::{get, moment};
 use crate::lane::{Lane, alone_lane, lane};
 use crate::limits::{SEPARATE_TOPICS_MAX, STRAY_DELAY, micros};
 
-/// Items of a claim that only sets items aside: more than usual, because most of them are of other
-/// topics; but not many more, because their payloads are read, too.
-const SWEEP_LIMIT: u32 = 500;
-/// Times that one claim sets items aside; the next claim continues.
-const SWEEPS_MAX: u32 = 40;
+/// Times that one claim continues after it has set all its items aside; the next claim goes on.
+const ATTEMPTS_MAX: u32 = 40;
+/// Least limit of such a claim: most of its items are of other topics, too.
+const LIMIT_MIN: u32 = 500;
+/// Rows of ready that a sweep reads.
+const SWEEP_ROWS: i64 = 10_000;
+/// Sweeps of one attempt.
+const SWEEPS_MAX: u32 = 100;
 
 /// An item to return.
 struct Returned {
@@ -36,7 +41,7 @@ impl PostgresStore {
         if claim.topics.is_any() || !claim.lanes.is_empty() {
             return Ok(held);
         }
-        for left in (0..SWEEPS_MAX).rev() {
+        for left in (0..ATTEMPTS_MAX).rev() {
             let Some(mut some) = held else {
                 break;
             };
@@ -52,15 +57,35 @@ impl PostgresStore {
                 // Claim no more: nothing would set aside those items.
                 break;
             }
+            self.sweep(claim).await?;
             // The lease has ended without a trace, so its token is unused.
-            let mut sweep = claim.clone();
-            if sweep.isolation == Isolation::Shared {
-                sweep.limit = sweep.limit.max(SWEEP_LIMIT);
+            let mut again = claim.clone();
+            if again.isolation == Isolation::Shared {
+                again.limit = again.limit.max(LIMIT_MIN);
             }
-            let start = self.start(&sweep).await?;
-            held = self.claim_from(&sweep, &start).await?;
+            let start = self.start(&again).await?;
+            held = self.claim_from(&again, &start).await?;
         }
         Ok(None)
+    }
+
+    /// Sets aside the events of separate topics that wait before the next event to take, without
+    /// reading their payloads.
+    async fn sweep(&self, claim: &Claim) -> Result<(), StoreError> {
+        let directory = self.directory();
+        let queues = claim.queues.iter();
+        let numbers: Vec<i32> = queues.filter_map(|queue| directory.number(queue)).collect();
+        for _ in 0..SWEEPS_MAX {
+            let query = self.statements().sweep.query().bind(moment(claim.now));
+            let query = query.bind(numbers.clone()).bind(SWEEP_ROWS);
+            let rows = self.fetch("claim", query).await?;
+            let moved = rows.first().map_or(Ok(0), |row| get::<i64>(row, 0));
+            if moved.map_err(|error| store_error("claim", error))? < SWEEP_ROWS {
+                break;
+            }
+        }
+        self.cursors().drop_all();
+        Ok(())
     }
 
     async fn set_aside(&self, claim: &Claim, returned: Vec<Returned>) -> Result<(), StoreError> {

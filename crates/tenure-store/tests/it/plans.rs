@@ -197,7 +197,9 @@ fn arguments(name: &str) -> String {
             format!("{events}, array[{}]", keys.join(","))
         }
         "claim" => format!("null, {claim}"),
-        "separate" | "separate_topics" | "set_aside" => topic_arguments(name, held),
+        "separate" | "separate_topics" | "due_topics" | "set_aside" | "sweep" => {
+            topic_arguments(name, held)
+        }
         "renew" => format!("null, array['{held}', 'gone-0000000000000001.1.0'], 30000000"),
         "settle" => settle,
         "settle_and_claim" => format!("{settle}, {claim}"),
@@ -263,6 +265,7 @@ fn outside_arguments(name: &str) -> String {
 fn topic_arguments(name: &str, held: &str) -> String {
     match name {
         "separate" => "array[0, 0], array['t', 'u'], 1000".to_owned(),
+        "sweep" => "null, array[0], 1000".to_owned(),
         "set_aside" => format!(
             "'{held}', {}, array_fill(39, array[50]), array_fill(0::bigint, array[50]), \
              array_fill(false, array[50])",
