@@ -7,19 +7,17 @@ use tenure_core::store::{Claim, Isolation, StoreError};
 use tenure_core::{Event, Held, ItemId};
 
 use super::PostgresStore;
-use super::error::store_error;
-use super::row::{get, moment};
+use super::row::moment;
 use crate::lane::{Lane, alone_lane, lane};
 use crate::limits::{SEPARATE_TOPICS_MAX, STRAY_DELAY, micros};
 
-/// Times that one claim continues after it has set all its items aside; the next claim goes on.
-const ATTEMPTS_MAX: u32 = 40;
+/// Times that one claim continues after it has set all its items aside: about a second's work, so
+/// that the answer comes long before the lease would end. The next claim goes on.
+const ATTEMPTS_MAX: u32 = 10;
 /// Least limit of such a claim: most of its items are of other topics, too.
 const LIMIT_MIN: u32 = 500;
 /// Rows of ready that a sweep reads.
 const SWEEP_ROWS: i64 = 10_000;
-/// Sweeps of one attempt.
-const SWEEPS_MAX: u32 = 100;
 
 /// An item to return.
 struct Returned {
@@ -49,6 +47,9 @@ impl PostgresStore {
             if returned.is_empty() {
                 return Ok(Some(some));
             }
+            let mut strays = returned.iter().filter_map(|item| item.stray.as_ref());
+            // More of them wait if the claim reached its limit.
+            let has_more = some.is_full && strays.any(|event| event.key().is_none());
             self.set_aside(claim, returned).await?;
             if !some.items.is_empty() {
                 return Ok(Some(some));
@@ -57,7 +58,9 @@ impl PostgresStore {
                 // Claim no more: nothing would set aside those items.
                 break;
             }
-            self.sweep(claim).await?;
+            if has_more {
+                self.sweep(claim).await?;
+            }
             // The lease has ended without a trace, so its token is unused.
             let mut again = claim.clone();
             if again.isolation == Isolation::Shared {
@@ -69,21 +72,15 @@ impl PostgresStore {
         Ok(None)
     }
 
-    /// Sets aside the events of separate topics that wait before the next event to take, without
-    /// reading their payloads.
+    /// Sets aside the events of separate topics among those that the next claim would read, without
+    /// their payloads. It leaves those with a key: a head moves only with the lock of its key.
     async fn sweep(&self, claim: &Claim) -> Result<(), StoreError> {
         let directory = self.directory();
         let queues = claim.queues.iter();
         let numbers: Vec<i32> = queues.filter_map(|queue| directory.number(queue)).collect();
-        for _ in 0..SWEEPS_MAX {
-            let query = self.statements().sweep.query().bind(moment(claim.now));
-            let query = query.bind(numbers.clone()).bind(SWEEP_ROWS);
-            let rows = self.fetch("claim", query).await?;
-            let moved = rows.first().map_or(Ok(0), |row| get::<i64>(row, 0));
-            if moved.map_err(|error| store_error("claim", error))? < SWEEP_ROWS {
-                break;
-            }
-        }
+        let query = self.statements().sweep.query().bind(moment(claim.now));
+        self.fetch("claim", query.bind(numbers).bind(SWEEP_ROWS))
+            .await?;
         self.cursors().drop_all();
         Ok(())
     }

@@ -1,8 +1,9 @@
 -- sweep: moves due events without a key, whose topics are separate, into the lanes of their topics.
 -- Parameters: $1 now, $2 numbers of queues, $3 maximum rows to read.
--- Returns: the number of events.
--- Keeps: laws 1, 7: it moves only rows that it has locked, and each stays in ready. Rows are deleted by ctid:
---   they are locked and never updated.
+-- Returns: nothing.
+-- Keeps: laws 1, 6, 7: it moves only rows that it has locked, and each stays in ready. A head stays where it
+--   is: pause_key.sql, which has the lock of its key, would not find it in its new lane. It waits for no
+--   lock. Rows are deleted by ctid: they are locked and never updated.
 -- Relies on: tenure_ready_pkey, tenure_events_pkey, tenure_setbacks_pkey, tenure_queues_pkey.
 with due as materialized (
     select r.row_id, q.name, r.lane, r.available_at, r.id
@@ -10,7 +11,7 @@ with due as materialized (
         select q.name, q.number * 16 + step as lane
         from unnest($2::int[]) as n(number)
         join tenure_queues q on q.number = n.number
-        cross join generate_series(0, 7) as step
+        cross join generate_series(0, 8) as step
     ) as q
     cross join lateral (
         select ctid as row_id, lane, available_at, id, key_hash
@@ -37,10 +38,7 @@ with due as materialized (
     from stray
     on conflict (id) do update
     set lane = excluded.lane
-), ready as (
-    insert into tenure_ready (lane, available_at, id)
-    select lane, available_at, id
-    from stray
 )
-select count(*) as items
+insert into tenure_ready (lane, available_at, id)
+select lane, available_at, id
 from stray
