@@ -230,6 +230,17 @@ pub struct QueueRules {
     pub retry: RetryRules,
 }
 
+impl QueueRules {
+    /// Returns these rules, completed by `other`: each value of `self` comes first.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            term: self.term.or(other.term),
+            retry: self.retry.or(other.retry),
+        }
+    }
+}
+
 /// A topic with lanes of its own, apart from the other topics of its queue: only claims that take
 /// the topic read them.
 #[derive(Clone, Debug, PartialEq, Eq)]
