@@ -127,13 +127,26 @@ async fn attempt(
     }
     let open = async {
         let tenure = Tenure::open_as(url, &config.store, worker.clone()).await?;
-        for (queue, rules) in &config.queues {
-            tenure.add_queue(queue, *rules).await?;
-        }
+        add_queues(&tenure, config).await?;
         Ok(tenure)
     };
     let opened = tokio::time::timeout(limit, open).await;
     opened.map_err(|_elapsed| silent(limit))
+}
+
+/// Adds the configured queues, or changes their rules. A rule that the configuration does not give
+/// stays as it is, like one that `queues add` does not give.
+async fn add_queues(tenure: &Tenure, config: &Config) -> Result<(), StoreError> {
+    if config.queues.is_empty() {
+        return Ok(());
+    }
+    let all = tenure.queues().await?;
+    for (name, rules) in &config.queues {
+        let old = all.iter().find(|queue| queue.name == *name);
+        let old = old.map(|queue| queue.rules).unwrap_or_default();
+        tenure.add_queue(name, rules.or(old)).await?;
+    }
+    Ok(())
 }
 
 /// Starts the configured workers.

@@ -66,20 +66,11 @@ impl Tenure {
         queues: &[QueueName],
         topics: &TopicSet,
     ) -> Result<bool, StoreError> {
-        let all = self.queues().await?;
-        let is_open = |name: &QueueName| {
-            let is_paused = all.iter().any(|queue| queue.name == *name && queue.paused);
-            !is_paused && (queues.is_empty() || queues.contains(name))
-        };
-        let counts = self.count().await?;
-        let counts = counts.queues.iter().filter(|(name, _)| is_open(name));
-        let due: u64 = counts.map(|(_, waits)| waits.due).sum();
-        if due == 0 {
-            return Ok(false);
-        }
-        let separate = self.store().separate_topics(None).await?.into_iter();
-        let others = separate.filter(|of| is_open(&of.queue) && !topics.takes(&of.topic));
-        Ok(due > others.map(|of| of.due).sum())
+        let due = self.store().due_topics(None).await?;
+        Ok(due.iter().any(|(queue, topic)| {
+            let is_taken = topic.as_ref().is_none_or(|topic| topics.takes(topic));
+            is_taken && (queues.is_empty() || queues.contains(queue))
+        }))
     }
 
     /// Lists the topics with due events that no active worker takes, although a worker has come

@@ -6,7 +6,7 @@
 //!
 //! [`WorkerBuilder::fan_out`]: crate::WorkerBuilder::fan_out
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::store::{Filter, Kind, Page, StoreError};
 use tenure_core::{Guarded, ItemId, Refusal};
@@ -83,6 +83,15 @@ impl Tenure {
     pub async fn endpoints_by_number(&self) -> Result<BTreeMap<u32, Endpoint>, StoreError> {
         let all = self.store().webhooks().all_endpoints().await?.into_iter();
         Ok(all.map(|endpoint| (endpoint.number, endpoint)).collect())
+    }
+
+    /// Lists the [numbers](Endpoint::number) of the endpoints that have a due delivery.
+    ///
+    /// # Errors
+    /// The database is unavailable.
+    pub async fn due_endpoints(&self) -> Result<BTreeSet<u32>, StoreError> {
+        let due = self.store().webhooks().due_deliveries(None).await?;
+        Ok(due.lanes.iter().map(|lane| lane.endpoint).collect())
     }
 
     /// Reads one endpoint, which may be a removed one.

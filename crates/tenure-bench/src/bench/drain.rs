@@ -13,7 +13,7 @@ use tenure::{Outcome, Settings, Tenure, Worker, WorkerError};
 use super::LOOPS;
 use super::wait::{Headway, until};
 use crate::stop::{Failure, Stop};
-use crate::yardstick::{Stopwatch, Yardstick};
+use crate::yardstick::{Stopwatch, TOPIC, Yardstick};
 
 /// Interval between two polls of an engine; a poll costs nothing.
 pub(super) const POLL: Duration = Duration::from_millis(1);
@@ -27,6 +27,8 @@ pub(super) struct Drain {
     batch: u32,
     /// Number of keys, over which the events are spread evenly; `None` for events without a key.
     keys: Option<u32>,
+    /// Topics that the worker takes.
+    topics: &'static str,
 }
 
 /// The rates of a drain and of the enqueueing before it.
@@ -42,6 +44,15 @@ impl Drain {
             events,
             batch,
             keys: None,
+            topics: "*",
+        }
+    }
+
+    /// The same drain by a worker that takes only the topic of its events.
+    pub(super) fn of_topic(self) -> Self {
+        Self {
+            topics: TOPIC,
+            ..self
         }
     }
 
@@ -110,7 +121,7 @@ impl Draining {
         let counter = Arc::clone(&handled);
         let worker = tenure
             .worker()
-            .on("*", move |event, cx| {
+            .on(drain.topics, move |event, cx| {
                 counter.fetch_add(1, Ordering::Relaxed);
                 std::hint::black_box((event, cx.fence()));
                 async { Ok(Outcome::Done) }

@@ -4,14 +4,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tenure::operate::{Duties, Duty};
 use tenure::webhook::{Caller, Calling, Reply, Request};
 use tenure::{Event, Outcome, Tenure, Worker};
 
 use super::calls::Calls;
 use super::drain::{failed, open, ready};
-use super::report::Pickup;
+use super::report::{Pickup, SharedQueue};
+use super::sides::{Side, sides};
 use super::wait::{Headway, until};
+use crate::host::Steps;
 use crate::stop::Stop;
 use crate::yardstick::{Stopwatch, Yardstick, event};
 
@@ -25,7 +28,7 @@ const SETTLES: Duration = Duration::from_secs(8);
 /// worker's own process wake the worker; the worker finds others by polling.
 pub(super) async fn pickup(yardstick: &Yardstick) -> Result<Pickup, Stop> {
     let tenure = open(yardstick).await?;
-    let starts = Starts::new();
+    let starts = Starts::new("bench.pickup");
     let worker = starts.worker(&tenure).await?;
     let elsewhere = open(yardstick).await?;
     let in_process = starts.measure(&tenure).await?;
@@ -34,16 +37,60 @@ pub(super) async fn pickup(yardstick: &Yardstick) -> Result<Pickup, Stop> {
     Ok(Pickup { in_process, across })
 }
 
+/// The pickup across processes of two workers that take different topics of one queue, alternating
+/// with that of one worker.
+pub(super) async fn shared_queue(
+    yardstick: &Yardstick,
+    rounds: u32,
+    progress: &Steps,
+) -> Result<SharedQueue, Stop> {
+    let (mut both, mut alone) = (Vec::new(), Vec::new());
+    for side in (0..rounds).flat_map(sides) {
+        match side {
+            Side::With => {
+                progress.step("pickup of two workers");
+                both.extend(waits(yardstick, &["bench.pickup", "bench.other"]).await?);
+            }
+            Side::Without => {
+                progress.step("pickup of one worker");
+                alone.extend(waits(yardstick, &["bench.pickup"]).await?);
+            }
+        }
+    }
+    Ok(SharedQueue::of(&both, &alone))
+}
+
+/// The waits of the events of a worker per topic, each on connections of its own.
+async fn waits(yardstick: &Yardstick, topics: &[&'static str]) -> Result<Vec<f64>, Stop> {
+    let mut services = Vec::new();
+    for topic in topics {
+        let starts = Starts::new(topic);
+        let worker = starts.worker(&open(yardstick).await?).await?;
+        services.push((starts, worker));
+    }
+    let elsewhere = open(yardstick).await?;
+    let measured = services
+        .iter()
+        .map(|(starts, _)| starts.measure(&elsewhere));
+    let measured = try_join_all(measured).await?;
+    for (_, worker) in services {
+        worker.stop().await;
+    }
+    Ok(measured.concat())
+}
+
 /// The wait of each event in milliseconds, by its number; one clock measures both ends.
 #[derive(Clone)]
 struct Starts {
+    topic: &'static str,
     watch: Arc<Stopwatch>,
     waits: Arc<Mutex<Vec<Option<f64>>>>,
 }
 
 impl Starts {
-    fn new() -> Self {
+    fn new(topic: &'static str) -> Self {
         Self {
+            topic,
             watch: Arc::new(Stopwatch::start()),
             waits: Arc::default(),
         }
@@ -53,7 +100,7 @@ impl Starts {
         let starts = self.clone();
         let worker = tenure
             .worker()
-            .on("bench.pickup", move |event: Event, _| {
+            .on(self.topic, move |event: Event, _| {
                 let now = millis(&starts.watch);
                 let starts = starts.clone();
                 async move {
@@ -78,7 +125,7 @@ impl Starts {
         let mut ticks = tokio::time::interval(DISTANCE);
         for nth in 0..EVENTS {
             ticks.tick().await;
-            let event = Event::new("bench.pickup", &(nth, millis(&self.watch)))?;
+            let event = Event::new(self.topic, &(nth, millis(&self.watch)))?;
             tenure.enqueue_now(event).await?;
         }
         until("all events are picked up", DISTANCE, async || {

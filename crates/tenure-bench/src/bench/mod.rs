@@ -5,7 +5,7 @@
 //! median of the rounds counts, so that a noisy machine does not distort the result.
 
 mod against;
-mod blocked_keys;
+mod ballast;
 mod calls;
 mod drain;
 mod held;
@@ -113,6 +113,20 @@ pub struct Bench {
     )]
     hot_key: Option<u32>,
 
+    /// Also drain with this many events waiting whose topic no worker takes
+    #[arg(
+        long,
+        value_name = "EVENTS",
+        num_args = 0..=1,
+        default_missing_value = "1000000",
+        value_parser = clap::value_parser!(u32).range(1000..=10_000_000)
+    )]
+    untaken: Option<u32>,
+
+    /// Also measure the pickup of two workers that take different topics of one queue
+    #[arg(long)]
+    shared_queue: bool,
+
     /// Seconds to watch an idle worker
     #[arg(long, value_name = "SECONDS", default_value = "15")]
     idle: u64,
@@ -179,7 +193,8 @@ fn steps(args: &Bench) -> u64 {
         + full * (rounds * 2 + 1)
         + held * (rounds * 4 + 1)
         + keyed * rounds * 4
-        + blocked_keys::steps(args)
+        + ballast::steps(args)
+        + u64::from(args.shared_queue) * rounds * 4
 }
 
 async fn measure(
@@ -207,7 +222,11 @@ async fn measure(
         let compared = keyed::keyed(args, yardstick, keys, progress).await?;
         figures.keyed(keys, &compared);
     }
-    blocked_keys::measure(args, url, progress, &mut figures).await?;
+    ballast::measure(args, url, progress, &mut figures).await?;
+    if args.shared_queue {
+        let shared = latency::shared_queue(yardstick, args.rounds, progress).await?;
+        figures.shared_queue = Some(shared);
+    }
     Ok(figures)
 }
 

@@ -72,6 +72,43 @@ pub(super) struct HeldItems {
     pub(super) statements_per_tick: f64,
 }
 
+/// A drain beside the events of a topic that no worker takes.
+#[derive(Debug, Serialize)]
+pub(super) struct UntakenTopic {
+    pub(super) events: u32,
+    /// Seconds until a worker of another topic has set them aside.
+    pub(super) set_aside_s: f64,
+    pub(super) vs_none: Ratio,
+}
+
+/// The pickup across processes of two workers that take different topics of one queue.
+#[derive(Debug, Serialize)]
+pub(super) struct SharedQueue {
+    pickup_p50_ms: f64,
+    pickup_p99_ms: f64,
+    pickup_alone_p50_ms: f64,
+    pickup_alone_p99_ms: f64,
+    p50_vs_alone: Ratio,
+    p99_vs_alone: Ratio,
+}
+
+impl SharedQueue {
+    /// From the waits, in milliseconds, of two workers and of one.
+    pub(super) fn of(both: &[f64], alone: &[f64]) -> Self {
+        let [pickup_p50_ms, pickup_alone_p50_ms] = [both, alone].map(|of| percentile(of, 50));
+        let [pickup_p99_ms, pickup_alone_p99_ms] = [both, alone].map(|of| percentile(of, 99));
+        Self {
+            pickup_p50_ms,
+            pickup_p99_ms,
+            pickup_alone_p50_ms,
+            pickup_alone_p99_ms,
+            // As for the other ratios, less than 1 is worse.
+            p50_vs_alone: pickup_alone_p50_ms / pickup_p50_ms,
+            p99_vs_alone: pickup_alone_p99_ms / pickup_p99_ms,
+        }
+    }
+}
+
 /// All measurements; the median of the rounds.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Figures {
@@ -109,6 +146,8 @@ pub(super) struct Figures {
     pub(super) blocked_vs_none: Option<Ratio>,
     pub(super) blocked_keyed_vs_none: Option<Ratio>,
     pub(super) hot_key_vs_none: Option<Ratio>,
+    pub(super) untaken: Option<UntakenTopic>,
+    pub(super) shared_queue: Option<SharedQueue>,
 }
 
 impl Figures {
@@ -228,6 +267,38 @@ fn lines(figures: &Figures) -> Vec<Row> {
     lines.extend(promised(figures));
     lines.extend(promised_on_full(figures));
     lines.extend(promised_of_keys(figures));
+    lines.extend(promised_of_topics(figures));
+    lines
+}
+
+fn promised_of_topics(figures: &Figures) -> Vec<Row> {
+    let mut lines = Vec::new();
+    if let Some(untaken) = &figures.untaken {
+        lines.push(Row {
+            name: "setting aside the events of an untaken topic, once".into(),
+            value: format!("{:.1} s", untaken.set_aside_s),
+            promise: None,
+        });
+        lines.push(at_least(
+            "drain beside an untaken topic, vs. none",
+            untaken.vs_none,
+            0.8,
+        ));
+    }
+    if let Some(shared) = &figures.shared_queue {
+        for (name, ratio) in [
+            (
+                "pickup p50 on a shared queue, vs. alone",
+                shared.p50_vs_alone,
+            ),
+            (
+                "pickup p99 on a shared queue, vs. alone",
+                shared.p99_vs_alone,
+            ),
+        ] {
+            lines.push(at_least(name, ratio, 0.5));
+        }
+    }
     lines
 }
 

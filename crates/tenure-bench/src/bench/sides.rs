@@ -49,10 +49,10 @@ pub(super) async fn compare(
     })
 }
 
-/// The order of the drains in a round. Growth of the tables from drain to drain affects both sides
+/// The order of the turns in a round. Growth of the tables from drain to drain affects both sides
 /// of a round alike. Periodic work, such as PostgreSQL's autovacuum once a minute, affects one side
 /// in one round and the other side in the next.
-fn sides(round: u32) -> [Side; 4] {
+pub(super) fn sides(round: u32) -> [Side; 4] {
     use Side::{With, Without};
     if round.is_multiple_of(2) {
         [Without, With, With, Without]

@@ -151,6 +151,13 @@ impl Yardstick {
         self.fill_with(&pattern, events, producers).await
     }
 
+    /// Like [`Self::fill`], with a topic that no worker takes.
+    pub(crate) async fn fill_untaken(&self, events: u32, producers: u32) -> Result<(), StoreError> {
+        let event = Event::from_json("bench.untaken", payload());
+        let event = event.map_err(|problem| StoreError::invalid("bench", &problem))?;
+        self.fill_with(&[event], events, producers).await.map(drop)
+    }
+
     async fn fill_with(&self, pattern: &[Event], events: u32, producers: u32) -> Rate {
         let pattern = cycle(pattern);
         let watch = Stopwatch::start();
@@ -271,6 +278,9 @@ async fn bare_loop(store: &dyn Store, batch: u32) -> Result<u32, StoreError> {
     Ok(done)
 }
 
+/// The topic of the measured events.
+pub(crate) const TOPIC: &str = "bench.event";
+
 /// A payload of about 500 bytes, which every figure assumes.
 pub(crate) fn payload() -> String {
     format!(
@@ -284,7 +294,7 @@ pub(crate) fn payload() -> String {
 /// # Panics
 /// Never: the payload is JSON.
 pub(crate) fn event() -> Event {
-    Event::from_json("bench.event", payload()).expect("the payload is JSON")
+    Event::from_json(TOPIC, payload()).expect("the payload is JSON")
 }
 
 /// A token for the claims of a bare loop.

@@ -92,10 +92,8 @@ impl RuleArgs {
             base: self.retry_base,
             cap: self.retry_cap,
         };
-        let rules = QueueRules {
-            term: self.term.or(old.term),
-            retry: retry.or(old.retry),
-        };
+        let term = self.term;
+        let rules = QueueRules { term, retry }.or(old);
         match rules.retry.check() {
             Ok(()) => Ok(rules),
             Err(problem) => Err(Problem::new(Exit::Usage, problem.to_string())

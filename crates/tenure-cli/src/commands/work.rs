@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use tenure::operate::{Counts, OutcomeCounts};
+use tenure::operate::OutcomeCounts;
 use tenure::settings::Setting;
 use tenure::store::QueueName;
 use tenure::table::Table;
@@ -246,20 +246,15 @@ async fn is_quiet(
         return Ok(false);
     }
     let is_due = tenure.has_due(served, &watch.topics()).await?;
-    let counts = tenure.count().await?;
-    let has_deliveries = watch.sends() && has_deliveries(tenure, watch, &counts).await?;
+    let has_deliveries = watch.sends() && has_deliveries(tenure, watch).await?;
     // Check the workers last: an item that is no longer due is claimed, held or settled by then.
     Ok(!is_due && !has_deliveries && !watch.is_busy())
 }
 
 /// Returns true if a delivery is due to an endpoint that this process sends to.
-async fn has_deliveries(
-    tenure: &Tenure,
-    watch: &TeamWatch,
-    counts: &Counts,
-) -> Result<bool, StoreError> {
-    let queues = &counts.deliveries.endpoints;
-    if queues.iter().all(|(_, queue)| queue.due == 0) {
+async fn has_deliveries(tenure: &Tenure, watch: &TeamWatch) -> Result<bool, StoreError> {
+    let due = tenure.due_endpoints().await?;
+    if due.is_empty() {
         return Ok(false);
     }
     let now = time::now();
@@ -271,7 +266,5 @@ async fn has_deliveries(
                 && watch.can_call(endpoint)
         })
     };
-    Ok(queues
-        .iter()
-        .any(|(number, queue)| queue.due > 0 && is_open(number)))
+    Ok(due.iter().any(is_open))
 }

@@ -7,7 +7,7 @@ use tenure_store::testing::Extent;
 use crate::program::{postgres, sqlite};
 
 /// Arguments for every measurement, with few events and one round.
-const ARGS: [&str; 20] = [
+const ARGS: [&str; 23] = [
     "bench",
     "--json",
     "--events",
@@ -28,6 +28,9 @@ const ARGS: [&str; 20] = [
     "3000",
     "--hot-key",
     "3000",
+    "--untaken",
+    "3000",
+    "--shared-queue",
 ];
 
 const FIGURES: [&str; 22] = [
@@ -67,6 +70,15 @@ const MORE: [&str; 9] = [
     "hot_key_vs_none",
 ];
 
+const SHARED_QUEUE: [&str; 6] = [
+    "pickup_p50_ms",
+    "pickup_p99_ms",
+    "pickup_alone_p50_ms",
+    "pickup_alone_p99_ms",
+    "p50_vs_alone",
+    "p99_vs_alone",
+];
+
 #[tokio::test]
 async fn every_figure_is_measured_on_both_databases() {
     let (file, server) = (sqlite(), postgres().await);
@@ -89,6 +101,12 @@ async fn every_figure_is_measured_on_both_databases() {
         }
         for figure in ["items", "vs_none", "statements_per_tick"] {
             assert_positive(name, figure, &figures["held"][figure]);
+        }
+        for figure in ["events", "set_aside_s", "vs_none"] {
+            assert_positive(name, figure, &figures["untaken"][figure]);
+        }
+        for figure in SHARED_QUEUE {
+            assert_positive(name, figure, &figures["shared_queue"][figure]);
         }
         let snapshot = &figures["old_snapshot_vs_empty"];
         match name {

@@ -215,15 +215,32 @@ async fn two_servers_share_one_file() {
     }
 }
 
+/// A rule that the configuration does not give stays as it is.
 #[test]
-fn configured_queues_are_added() {
+fn configured_queues_are_added_or_changed() {
     let place = sqlite();
+    let add = [
+        "queues",
+        "add",
+        "mail",
+        "--term",
+        "30s",
+        "--max-retries",
+        "3",
+    ];
+    place.run(&add).succeeded();
     place.write(
         "tenure.toml",
-        "[[queues]]\nname = \"mail\"\nterm = \"90s\"\n",
+        "[[queues]]\nname = \"mail\"\nterm = \"90s\"\n[[queues]]\nname = \"audit\"\n",
     );
-    let (running, address) = served(&place, &[]);
-    assert!(get(address, "/v1/stats").1.contains("\"mail\""));
+    let (running, _) = served(&place, &[]);
+    let output = place.run(&["queues", "--json"]).succeeded();
+    assert_eq!(
+        output.column("queue"),
+        ["\"audit\"", "\"default\"", "\"mail\""]
+    );
+    assert_eq!(output.column("term_ms"), ["null", "null", "90000"]);
+    assert_eq!(output.column("max_retries"), ["null", "null", "3"]);
     running.terminate();
     running.wait().succeeded();
 }

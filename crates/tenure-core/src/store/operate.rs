@@ -230,6 +230,17 @@ pub struct QueueRules {
     pub retry: RetryRules,
 }
 
+impl QueueRules {
+    /// Returns these rules, completed by `other`: each value of `self` comes first.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            term: self.term.or(other.term),
+            retry: self.retry.or(other.retry),
+        }
+    }
+}
+
 /// A topic with lanes of its own, apart from the other topics of its queue: only claims that take
 /// the topic read them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -263,6 +274,10 @@ pub trait Queues: Send + Sync + fmt::Debug {
     /// Lists the topics that have lanes of their own, by queue and topic: those of events that a
     /// claim came across and did not take.
     fn separate_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<SeparateTopic>>;
+
+    /// Lists the queues and separate topics that have a due event and are not paused. `None`: the
+    /// topics of the queue that are not separate.
+    fn due_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<(QueueName, Option<String>)>>;
 
     /// Adds a queue, or changes the rules of an existing one.
     fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()>;

@@ -326,6 +326,10 @@ impl Queues for FaultyStore {
         self.through(Verb::Other, move || self.inner.separate_topics(now))
     }
 
+    fn due_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<(QueueName, Option<String>)>> {
+        self.through(Verb::Other, move || self.inner.due_topics(now))
+    }
+
     fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()> {
         self.through(Verb::Other, move || self.inner.add_queue(name, rules))
     }

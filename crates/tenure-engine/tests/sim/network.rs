@@ -228,6 +228,10 @@ impl Queues for Network {
         self.store.inner.separate_topics(now)
     }
 
+    fn due_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<(QueueName, Option<String>)>> {
+        self.store.inner.due_topics(now)
+    }
+
     fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()> {
         self.store.inner.add_queue(name, rules)
     }

@@ -1,5 +1,7 @@
 //! Find, list, count, replay, bury; and the queues.
 
+use std::collections::BTreeSet;
+
 use tenure_core::store::{
     Answer, Bury, Counts, Filter, KeyRecord, Kind, Operate, Page, Pause, Queue, QueueCounts,
     QueueRules, Queues, Replay, Replayed, SeparateTopic,
@@ -91,6 +93,16 @@ impl Queues for MemoryStore {
             Ok(topics
                 .map(|(queue, topic)| state.separate_topic(queue, topic, now))
                 .collect())
+        })
+    }
+
+    fn due_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<(QueueName, Option<String>)>> {
+        Box::pin(async move {
+            let now = self.moment(now);
+            let state = self.state();
+            let due = state.ready.iter().filter(|(_, at, _)| *at <= now);
+            let found: BTreeSet<_> = due.filter_map(|(_, _, id)| state.due_topic(*id)).collect();
+            Ok(found.into_iter().collect())
         })
     }
 
@@ -237,6 +249,18 @@ impl MemoryState {
             && !key.backlog.is_empty()
             && now.since(key.since) > KeyRecord::RETRIED_LONG
             && head.is_some_and(|head| head.counters.failures > 1)
+    }
+
+    fn due_topic(&self, id: ItemId) -> Option<(QueueName, Option<String>)> {
+        let content = self.items.get(&id)?.content();
+        let event = content.event().filter(|_| !id.is_delivery())?;
+        if self.queues.get(event.queue())?.paused {
+            return None;
+        }
+        let name = (event.queue().clone(), event.topic().to_owned());
+        let is_separate = self.separate.contains(&name);
+        let (queue, topic) = name;
+        Some((queue, Some(topic).filter(|_| is_separate)))
     }
 
     fn separate_topic(&self, queue: &QueueName, topic: &str, now: Timestamp) -> SeparateTopic {

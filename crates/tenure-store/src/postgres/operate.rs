@@ -233,6 +233,15 @@ impl Queues for PostgresStore {
         })
     }
 
+    fn due_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<(QueueName, Option<String>)>> {
+        Box::pin(async move {
+            let query = self.statements().due_topics.query().bind(moment(now));
+            let rows = query.all_from(&self.pool).await;
+            let topics = rows.and_then(|rows| rows.iter().map(due_topic).collect());
+            topics.map_err(|error| store_error("topics", error))
+        })
+    }
+
     fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()> {
         Box::pin(async move {
             let stored = StoredRules::new(rules)?;
@@ -282,6 +291,12 @@ fn queue(row: &PgRow) -> Result<Queue, sqlx::Error> {
         rules: stored.rules(),
         paused: get(row, 3)?,
     })
+}
+
+fn due_topic(row: &PgRow) -> Result<(QueueName, Option<String>), sqlx::Error> {
+    let topic: String = get(row, 1)?;
+    let topic = Some(topic).filter(|topic| !topic.is_empty());
+    Ok((queue_name(get(row, 0)?), topic))
 }
 
 fn separate_topic(row: &PgRow) -> Result<SeparateTopic, sqlx::Error> {

@@ -7,14 +7,17 @@ use tenure_core::store::{Claim, Isolation, StoreError};
 use tenure_core::{Event, Held, ItemId};
 
 use super::PostgresStore;
+use super::row::moment;
 use crate::lane::{Lane, alone_lane, lane};
 use crate::limits::{SEPARATE_TOPICS_MAX, STRAY_DELAY, micros};
 
-/// Items of a claim that only sets items aside: more than usual, because most of them are of other
-/// topics; but not many more, because their payloads are read, too.
-const SWEEP_LIMIT: u32 = 500;
-/// Times that one claim sets items aside; the next claim continues.
-const SWEEPS_MAX: u32 = 40;
+/// Times that one claim continues after it has set all its items aside: about a second's work, so
+/// that the answer comes long before the lease would end. The next claim goes on.
+const ATTEMPTS_MAX: u32 = 10;
+/// Least limit of such a claim: most of its items are of other topics, too.
+const LIMIT_MIN: u32 = 500;
+/// Rows of ready that a sweep reads.
+const SWEEP_ROWS: i64 = 10_000;
 
 /// An item to return.
 struct Returned {
@@ -36,7 +39,7 @@ impl PostgresStore {
         if claim.topics.is_any() || !claim.lanes.is_empty() {
             return Ok(held);
         }
-        for left in (0..SWEEPS_MAX).rev() {
+        for left in (0..ATTEMPTS_MAX).rev() {
             let Some(mut some) = held else {
                 break;
             };
@@ -44,6 +47,9 @@ impl PostgresStore {
             if returned.is_empty() {
                 return Ok(Some(some));
             }
+            let mut strays = returned.iter().filter_map(|item| item.stray.as_ref());
+            // More of them wait if the claim reached its limit.
+            let has_more = some.is_full && strays.any(|event| event.key().is_none());
             self.set_aside(claim, returned).await?;
             if !some.items.is_empty() {
                 return Ok(Some(some));
@@ -52,15 +58,31 @@ impl PostgresStore {
                 // Claim no more: nothing would set aside those items.
                 break;
             }
-            // The lease has ended without a trace, so its token is unused.
-            let mut sweep = claim.clone();
-            if sweep.isolation == Isolation::Shared {
-                sweep.limit = sweep.limit.max(SWEEP_LIMIT);
+            if has_more {
+                self.sweep(claim).await?;
             }
-            let start = self.start(&sweep).await?;
-            held = self.claim_from(&sweep, &start).await?;
+            // The lease has ended without a trace, so its token is unused.
+            let mut again = claim.clone();
+            if again.isolation == Isolation::Shared {
+                again.limit = again.limit.max(LIMIT_MIN);
+            }
+            let start = self.start(&again).await?;
+            held = self.claim_from(&again, &start).await?;
         }
         Ok(None)
+    }
+
+    /// Sets aside the events of separate topics among those that the next claim would read, without
+    /// their payloads. It leaves those with a key: a head moves only with the lock of its key.
+    async fn sweep(&self, claim: &Claim) -> Result<(), StoreError> {
+        let directory = self.directory();
+        let queues = claim.queues.iter();
+        let numbers: Vec<i32> = queues.filter_map(|queue| directory.number(queue)).collect();
+        let query = self.statements().sweep.query().bind(moment(claim.now));
+        self.fetch("claim", query.bind(numbers).bind(SWEEP_ROWS))
+            .await?;
+        self.cursors().drop_all();
+        Ok(())
     }
 
     async fn set_aside(&self, claim: &Claim, returned: Vec<Returned>) -> Result<(), StoreError> {

@@ -85,6 +85,13 @@ impl Queues for SqliteStore {
         }))
     }
 
+    fn due_topics(&self, now: Option<Timestamp>) -> Answer<'_, Vec<(QueueName, Option<String>)>> {
+        let now = self.moment(now);
+        Box::pin(self.writer.read("topics", move |connection| {
+            due_topics(connection, now).map_err(failed("topics"))
+        }))
+    }
+
     fn add_queue<'a>(&'a self, name: &'a QueueName, rules: QueueRules) -> Answer<'a, ()> {
         let name = name.clone();
         Box::pin(self.write("add queue", None, move |connection, _| {
@@ -325,6 +332,20 @@ fn separate_topics(
         })
     };
     statement.query_map([], read)?.collect()
+}
+
+fn due_topics(
+    connection: &Connection,
+    now: Timestamp,
+) -> rusqlite::Result<Vec<(QueueName, Option<String>)>> {
+    let mut statement = connection.prepare_cached(sql::DUE_TOPICS)?;
+    let read = |found: &rusqlite::Row<'_>| {
+        let topic: String = found.get(1)?;
+        let topic = Some(topic).filter(|topic| !topic.is_empty());
+        Ok((row::queue_name(found, 0)?, topic))
+    };
+    let rows = statement.query_map(named_params! {":now": now.as_micros()}, read)?;
+    rows.collect()
 }
 
 pub(super) fn queues(connection: &Connection) -> rusqlite::Result<Vec<Queue>> {

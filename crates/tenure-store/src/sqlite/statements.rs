@@ -126,6 +126,7 @@ statements! {
     SET_ASIDE_LANES = "set_aside", "lanes";
     SET_ASIDE_READY = "set_aside", "ready";
     SEPARATE_TOPICS = "separate_topics", "separate_topics";
+    DUE_TOPICS = "due_topics", "due_topics";
     CLAIM_QUEUES = "claim", "queues";
     CLAIM_ENDPOINTS = "claim", "endpoints";
     CLAIM_USED = "claim", "used";

@@ -197,7 +197,6 @@ fn arguments(name: &str) -> String {
             format!("{events}, array[{}]", keys.join(","))
         }
         "claim" => format!("null, {claim}"),
-        "separate" | "separate_topics" | "set_aside" => topic_arguments(name, held),
         "renew" => format!("null, array['{held}', 'gone-0000000000000001.1.0'], 30000000"),
         "settle" => settle,
         "settle_and_claim" => format!("{settle}, {claim}"),
@@ -234,6 +233,7 @@ fn arguments(name: &str) -> String {
         "report" => REPORT.to_owned(),
         "leave" => "null, 'mill-0000000000000007'".to_owned(),
         "workers" => "100".to_owned(),
+        "separate" | "set_aside" | "sweep" => topic_arguments(name, held),
         other if other.starts_with("webhook_") => webhook_arguments(other, page),
         other => further_arguments(other),
     }
@@ -248,6 +248,7 @@ fn further_arguments(name: &str) -> String {
             ids(92_001, 92_100)
         ),
         "blocked_keys" => "null, 1000".to_owned(),
+        "separate_topics" | "due_topics" => "null".to_owned(),
         _ => outside_arguments(name),
     }
 }
@@ -263,12 +264,12 @@ fn outside_arguments(name: &str) -> String {
 fn topic_arguments(name: &str, held: &str) -> String {
     match name {
         "separate" => "array[0, 0], array['t', 'u'], 1000".to_owned(),
-        "set_aside" => format!(
+        "sweep" => "null, array[0], 1000".to_owned(),
+        _ => format!(
             "'{held}', {}, array_fill(39, array[50]), array_fill(0::bigint, array[50]), \
              array_fill(false, array[50])",
             ids(60_001, 60_050)
         ),
-        _ => "null".to_owned(),
     }
 }
 

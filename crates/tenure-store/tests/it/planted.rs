@@ -203,7 +203,10 @@ pub(crate) const fn planted(file: &'static str, from: &'static str, to: &'static
     Planted { file, from, to }
 }
 
-const BROKEN: [Broken; 38] = [
+/// The check of a sweep, which moves more events than the claim reads.
+const SWEPT: &str = "events_beyond_the_limit_of_a_claim_are_set_aside_as_they_were";
+
+const BROKEN: [Broken; 44] = [
     Broken {
         // A claimed item can be claimed again.
         check: "law_1_an_item_has_at_most_one_live_lease",
@@ -534,6 +537,46 @@ const BROKEN: [Broken; 38] = [
             "webhook_change_endpoint",
             "where id = $2 and version = $3",
             "where id = $2 and $3::bigint >= 0",
+        )],
+    },
+    Broken {
+        // A swept event stays where it was, too.
+        check: SWEPT,
+        faults: &[planted(
+            "sweep",
+            "where ctid = any",
+            "where false and ctid = any",
+        )],
+    },
+    Broken {
+        // The new lane of a swept event is forgotten.
+        check: SWEPT,
+        faults: &[planted(
+            "sweep",
+            "select id, lane\n    from stray",
+            "select id, lane from stray where false",
+        )],
+    },
+    Broken {
+        // A sweep moves heads without their key.
+        check: SWEPT,
+        faults: &[planted("sweep", "where r.key_hash is null", "where true")],
+    },
+    Broken {
+        // A swept event loses its priority.
+        check: SWEPT,
+        faults: &[planted("sweep", "+ d.lane % 16", "+ 7")],
+    },
+    Broken {
+        check: "due_topics_are_those_of_due_events",
+        faults: &[planted("due_topics", "where not q.is_paused", "where true")],
+    },
+    Broken {
+        check: "due_topics_are_those_of_due_events",
+        faults: &[planted(
+            "due_topics",
+            "and r.available_at <= coalesce($1::timestamptz, statement_timestamp())",
+            "",
         )],
     },
 ];

@@ -16,7 +16,7 @@ use self::build::Build;
 use self::figures::ComparedRounds;
 use self::report::Comparison;
 use super::Bench;
-use super::blocked_keys::KEYS;
+use super::ballast::KEYS;
 use crate::host::{Completion, Host};
 use crate::stop::{Failure, Stop};
 
@@ -82,6 +82,7 @@ impl Bench {
             ("held", self.held),
             ("blocked", self.blocked),
             ("hot-key", self.hot_key),
+            ("untaken", self.untaken),
         ] {
             if let Some(number) = number {
                 add(name, &number);
@@ -89,6 +90,9 @@ impl Bench {
         }
         if self.old_snapshot {
             all.push("--old-snapshot".to_owned());
+        }
+        if self.shared_queue {
+            all.push("--shared-queue".to_owned());
         }
         all
     }

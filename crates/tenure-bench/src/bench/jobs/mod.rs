@@ -31,8 +31,8 @@ pub(super) struct JobsBench {
         default_missing_value = "20000",
         value_parser = clap::value_parser!(u32).range(100..=1_000_000),
         conflicts_with_all = [
-            "backlog", "published", "old_snapshot", "held", "keyed", "blocked", "hot_key", "idle",
-            "calls",
+            "backlog", "published", "old_snapshot", "held", "keyed", "blocked", "hot_key",
+            "untaken", "shared_queue", "idle", "calls",
         ]
     )]
     pub(super) chunks: Option<u32>,

@@ -41,7 +41,7 @@ pub(super) struct Webhooks {
         value_parser = clap::value_parser!(u32).range(100..=1_000_000),
         conflicts_with_all = [
             "events", "batch", "backlog", "published", "old_snapshot", "held", "keyed", "blocked",
-            "hot_key", "idle",
+            "hot_key", "untaken", "shared_queue", "idle",
         ]
     )]
     pub(super) calls: Option<u32>,

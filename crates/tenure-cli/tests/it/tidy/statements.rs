@@ -17,6 +17,10 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "in SQLite one producer writes at a time",
     ),
     (
+        "queue/sweep.sql",
+        "in SQLite a claim sets aside thousands of events by itself: no payload crosses a network",
+    ),
+    (
         "queue/promote.sql",
         "in SQLite the enqueue itself chooses the head",
     ),

@@ -125,7 +125,9 @@ create table tenure_setbacks (
     turn         bigint,                                -- position in its key after a replay; null: its id
     last_error   text
 ) with (fillfactor = 70);
--- For the heads that have been retried for long; the first failure of an item writes no entry.
+-- For the heads that have been retried for long; the first failure of an item writes no entry. Later ones
+-- cannot be HOT, which costs 8 % of their claims and settles; without it, count.sql would read every row:
+-- 1.4 s instead of 10 ms with 1,000,000 failing items.
 create index tenure_setbacks_retried on tenure_setbacks (available_at desc nulls last) where failures > 1;
 
 -- Dedupe keys, which make an event unique, and the event that has each.

@@ -1,10 +1,10 @@
 //! Topics: a claim takes only those that it names, and leaves the other events as they were.
 
 use tenure_core::store::{Filter, Pause};
-use tenure_core::{Guarded, ItemId, NewEvent, Outcome, QueueName, TopicPattern, TopicSet};
+use tenure_core::{Guarded, ItemId, NewEvent, Outcome, QueueName, Token, TopicPattern, TopicSet};
 
 use super::keys::enqueue;
-use crate::world::{T0, World, ask, at, fresh};
+use crate::world::{T0, World, ask, at, fresh, retry};
 
 on_every_queue!(
     a_claim_takes_only_its_topics,
@@ -18,6 +18,8 @@ on_every_queue!(
     a_queue_has_the_events_of_its_separate_topics,
     a_poison_event_of_another_topic_is_set_aside,
     many_events_of_another_topic_hide_none,
+    events_beyond_the_limit_of_a_claim_are_set_aside_as_they_were,
+    due_topics_are_those_of_due_events,
     topics_beyond_the_maximum_are_delayed,
 );
 
@@ -47,6 +49,15 @@ async fn claim(world: &dyn World, patterns: &[&str], now: u64) -> Vec<ItemId> {
     let mut ids = held.map(|held| held.ids()).unwrap_or_default();
     ids.sort_unstable();
     ids
+}
+
+/// Claims these items, which must be those that are due of these topics.
+async fn claim_by(world: &dyn World, patterns: &[&str], ids: &[ItemId]) -> Token {
+    let holder = fresh("worker");
+    let claim = ask(&holder, 9, T0).topics(topics(patterns));
+    let held = world.try_claim(claim).await.expect("some are due");
+    assert_eq!(held.ids(), ids);
+    holder
 }
 
 async fn a_claim_takes_only_its_topics(world: &dyn World) {
@@ -210,6 +221,97 @@ async fn many_events_of_another_topic_hide_none(world: &dyn World) {
     let store = world.outbox().expect("it is an outbox");
     assert_eq!(store.count(Some(at(0))).await.unwrap().claimed, 3);
     assert_eq!(claim(world, &["mail.*"], 0).await.len(), 9);
+}
+
+/// A claim of one event sets aside many: it reads the first, whose topic becomes separate, and
+/// moves the others of that topic, of every priority. Heads of keys stay heads.
+async fn events_beyond_the_limit_of_a_claim_are_set_aside_as_they_were(world: &dyn World) {
+    let mail = |n: u8| NewEvent::new("mail.send", &n).priority(n);
+    let tried = put(world, [mail(5), mail(5)]).await;
+    let holder = claim_by(world, &["mail.*"], &tried).await;
+    for (id, outcome) in tried.iter().zip([retry(0), retry(60)]) {
+        let answer = world.settle_one(&holder, *id, outcome, T0).await;
+        assert_eq!(answer, Guarded::Accepted(()));
+    }
+    let new = [
+        mail(1),
+        NewEvent::new("tax.due", &7).priority(5),
+        mail(1).key("ann"),
+        mail(1).key("ann"),
+        mail(7),
+        NewEvent::new("tax.due", &7).priority(2),
+        mail(1),
+        mail(4),
+        NewEvent::new("order.paid", &7),
+    ];
+    let ids = [tried, put(world, new).await].concat();
+    let (last, others) = ids.split_last().expect("there are eleven");
+    let mut before = Vec::new();
+    for id in others {
+        before.push(world.record(*id).await);
+    }
+    let one = |patterns: &[&str]| ask(&fresh("worker"), 1, T0).topics(topics(patterns));
+    // A claim that ends with events of other topics goes on at the next one.
+    let mut held = None;
+    for _ in 0..3 {
+        if held.is_none() {
+            held = world.try_claim(one(&["order.*"])).await;
+        }
+    }
+    assert_eq!(held.expect("one is due").ids(), [*last]);
+    for (id, before) in others.iter().zip(before) {
+        assert_eq!(world.record(*id).await, before);
+    }
+    assert_eq!(claim(world, &["tax.*"], 0).await, [ids[3], ids[7]]);
+    let mut taken = Vec::new();
+    for _ in 0..7 {
+        let claim = one(&["mail.*"]);
+        let holder = claim.token.clone();
+        let held = world.try_claim(claim).await.expect("one is due").ids();
+        assert_eq!(world.try_claim(one(&["order.*"])).await, None);
+        let answer = world.settle_one(&holder, held[0], Outcome::Done, T0).await;
+        assert_eq!(answer, Guarded::Accepted(()));
+        taken.extend(held);
+    }
+    assert_eq!(taken[..3], [ids[6], ids[0], ids[9]], "by priority");
+    let place = |id: ItemId| taken.iter().position(|taken| *taken == id);
+    assert!(place(ids[4]) < place(ids[5]), "the key is in order");
+    taken.sort_unstable();
+    assert_eq!(taken, [0, 2, 4, 5, 6, 8, 9].map(|n| ids[n]));
+    assert_eq!(claim(world, &["*"], 59).await, []);
+    assert_eq!(claim(world, &["*"], 60).await, [ids[1]]);
+}
+
+async fn due_topics_are_those_of_due_events(world: &dyn World) {
+    let store = world.outbox().expect("it is an outbox");
+    let (queue, separate) = (QueueName::default(), Some("mail.send".to_owned()));
+    let due = async |now| store.due_topics(Some(at(now))).await.unwrap();
+    assert_eq!(due(0).await, []);
+    let first = add(world, &["mail.send", "order.paid"]).await;
+    let events = ["order.paid", "mail.send"].map(|topic| NewEvent::new(topic, &7).key("ann"));
+    let heads = put(world, events).await;
+    let holder = claim_by(world, &["order.*"], &[first[1], heads[0]]).await;
+    // What is held, or waits behind a head, is not due.
+    assert_eq!(due(0).await, [(queue.clone(), separate.clone())]);
+    assert_eq!(claim(world, &["mail.*"], 0).await.len(), 1);
+    assert_eq!(due(0).await, []);
+    let answer = world.settle_one(&holder, heads[0], Outcome::Done, T0).await;
+    assert_eq!(answer, Guarded::Accepted(()));
+    assert_eq!(claim(world, &["order.*"], 0).await, []);
+    assert_eq!(due(0).await, [(queue.clone(), separate.clone())]);
+    let tax = add(world, &["tax.due"]).await;
+    let holder = claim_by(world, &["tax.*"], &tax).await;
+    let answer = world.settle_one(&holder, tax[0], retry(600), T0).await;
+    assert_eq!(answer, Guarded::Accepted(()));
+    assert_eq!(due(599).await, [(queue.clone(), separate.clone())]);
+    let all = [(queue.clone(), None), (queue.clone(), separate)];
+    assert_eq!(due(600).await, all);
+    let paused = store.pause_queue(&queue, Pause::Begin).await.unwrap();
+    assert!(paused.is_accepted());
+    assert_eq!(due(600).await, []);
+    let resumed = store.pause_queue(&queue, Pause::End).await.unwrap();
+    assert!(resumed.is_accepted());
+    assert_eq!(due(600).await, all);
 }
 
 /// A queue has at most a thousand separate topics; events of others wait a minute at a time.
