@@ -18,7 +18,7 @@ mod connections;
 mod durable;
 mod examine;
 mod faults;
-mod fence_base;
+mod fences;
 mod jobs;
 mod keyed;
 mod keys;

@@ -64,11 +64,11 @@ create table tenure_ready (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- A fence is base + a number of tenure_fence. One row: the base, and the server and the sequence that it was
--- last raised for. The base is below 2^52, so that every fence is below 2^53.
-create table tenure_fence_base (
+-- A fence is the floor plus a number of tenure_fence. One row: the floor, and the server and the sequence
+-- that it was last raised for. The floor is below 2^52, so that every fence is below 2^53.
+create table tenure_fence_floor (
     singleton  int         primary key check (singleton = 1),
-    base       bigint      not null check (base between 0 and 4503599627370495),
+    floor      bigint      not null check (floor between 0 and 4503599627370495),
     -- Null before the first claim; system and timeline are also null where the server does not tell them.
     started_at timestamptz,                             -- of the server
     raised_at  timestamptz,
@@ -76,20 +76,20 @@ create table tenure_fence_base (
     system     bigint,
     timeline   bigint
 );
-insert into tenure_fence_base (singleton, base) values (1, 0);
+insert into tenure_fence_floor (singleton, floor) values (1, 0);
 
--- Raises the base by 2^40 per timeline since the last raise, or by 16 * 2^40 if the tables were moved: to
+-- Raises the floor by 2^40 per timeline since the last raise, or by 16 * 2^40 if the tables were moved: to
 -- another cluster or database, or to an earlier timeline. It also adds the milliseconds since the last
 -- raise, which alone tell an older copy of the files from a restart. The row is locked until the end of the
--- transaction: other claims wait for the new base (docs/decisions/0019).
-create function tenure_raise_fence_base() returns bigint
+-- transaction: other claims wait for the new floor (docs/decisions/0019).
+create function tenure_raise_fence_floor() returns bigint
 language plpgsql set search_path from current as $$
 declare
     here_timeline bigint;
     here_system   bigint;
     raised        bigint;
 begin
-    -- A managed server may have neither fact; then the time alone raises the base.
+    -- A managed server may have neither fact; then the time alone raises the floor.
     begin
         here_timeline :=
             ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint;
@@ -101,44 +101,44 @@ begin
     exception when feature_not_supported or insufficient_privilege then
         null;
     end;
-    update tenure_fence_base b
-    set base = least(
+    update tenure_fence_floor f
+    set floor = least(
             4503599627370495,
-            b.base
+            f.floor
                 + 1099511627776 * least(4096,
-                    case when b.sequence <> 'tenure_fence'::regclass
-                           or b.system <> here_system
-                           or b.timeline > here_timeline
+                    case when f.sequence <> 'tenure_fence'::regclass
+                           or f.system <> here_system
+                           or f.timeline > here_timeline
                         then 16
-                        else coalesce(here_timeline - coalesce(b.timeline, 1), 0)
+                        else coalesce(here_timeline - coalesce(f.timeline, 1), 0)
                     end)
-                + coalesce(greatest(0, floor(extract(epoch from clock_timestamp() - b.raised_at) * 1000)), 0)),
+                + coalesce(greatest(0, floor(extract(epoch from clock_timestamp() - f.raised_at) * 1000)), 0)),
         started_at = pg_postmaster_start_time(),
-        raised_at = greatest(clock_timestamp(), b.raised_at),
+        raised_at = greatest(clock_timestamp(), f.raised_at),
         sequence = 'tenure_fence'::regclass,
-        system = coalesce(here_system, b.system),
-        timeline = coalesce(here_timeline, b.timeline)
-    where (b.started_at, b.sequence)
+        system = coalesce(here_system, f.system),
+        timeline = coalesce(here_timeline, f.timeline)
+    where (f.started_at, f.sequence)
         is distinct from (pg_postmaster_start_time(), 'tenure_fence'::regclass::oid)
-    returning b.base into raised;
+    returning f.floor into raised;
     if raised is null then
         -- Another claim was faster.
-        select b.base into strict raised from tenure_fence_base b;
+        select f.floor into strict raised from tenure_fence_floor f;
     end if;
     return raised;
 end $$;
 
 -- The fence of a claim. The timeline and the cluster change only while the server is down or a replica, so
--- the time of its start tells whether the base is still right.
+-- the time of its start tells whether the floor is still right.
 create function tenure_next_fence() returns bigint
 language plpgsql set search_path from current as $$
 declare
-    current_base bigint;
+    current_floor bigint;
 begin
-    select b.base into current_base
-    from tenure_fence_base b
-    where b.started_at = pg_postmaster_start_time() and b.sequence = 'tenure_fence'::regclass;
-    return coalesce(current_base, tenure_raise_fence_base()) + nextval('tenure_fence');
+    select f.floor into current_floor
+    from tenure_fence_floor f
+    where f.started_at = pg_postmaster_start_time() and f.sequence = 'tenure_fence'::regclass;
+    return coalesce(current_floor, tenure_raise_fence_floor()) + nextval('tenure_fence');
 end $$;
 
 -- One row per claim. Renewals can be HOT: half of each page is free, and they change no indexed column.

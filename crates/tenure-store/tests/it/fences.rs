@@ -175,15 +175,15 @@ async fn fences_rise_on_a_copy_of_the_files() {
     assert!(after[0] < TIMELINE, "{after:?}");
 }
 
-/// Goal: whatever draws a fence adds the base. Method: raise it, then read every fence that the
+/// Goal: whatever draws a fence adds the floor. Method: raise it, then read every fence that the
 /// operations have stored.
 #[tokio::test]
-async fn every_operation_that_draws_a_fence_adds_the_base() {
+async fn every_operation_that_draws_a_fence_adds_the_floor() {
     let database = testing::migrated().await;
     let config = StoreConfig::default();
     let store = PostgresStore::open(&database.url, &config).await.unwrap();
     let mut conn = connected(&database.url).await;
-    let raise = format!("update tenure_fence_base set base = {TIMELINE}");
+    let raise = format!("update tenure_fence_floor set floor = {TIMELINE}");
     order(&mut conn, &raise).await;
     let mut events = vec![NewEvent::new("a", &1).build().unwrap(); 4];
     for _ in 0..2 {
@@ -248,10 +248,10 @@ async fn chunks_and_jobs(jobs: &dyn Jobs) {
     assert!(buried.is_accepted());
 }
 
-/// The first claim after a move raises the base for all; a claim that comes meanwhile waits for it,
-/// and raises the base itself if the first one rolls back.
+/// The first claim after a move raises the floor for all; a claim that comes meanwhile waits for
+/// it, and raises the floor itself if the first one rolls back.
 #[tokio::test]
-async fn concurrent_claims_raise_the_base_once() {
+async fn concurrent_claims_raise_the_floor_once() {
     const NEXT: &str = "select tenure_next_fence()";
     const WAITING: &str = "select count(*) from pg_stat_activity \
                            where datname = current_database() and wait_event_type = 'Lock'";
@@ -261,7 +261,7 @@ async fn concurrent_claims_raise_the_base_once() {
         let mut one = connected(&database.url).await;
         let mut other = connected(&database.url).await;
         let before = number(&mut one, NEXT).await;
-        let moved = "update tenure_fence_base set system = 1, started_at = null";
+        let moved = "update tenure_fence_floor set system = 1, started_at = null";
         order(&mut one, moved).await;
         let mut tx = one.begin().await.unwrap();
         let first = number(&mut tx, NEXT).await;
@@ -277,27 +277,30 @@ async fn concurrent_claims_raise_the_base_once() {
         let second = second.await.unwrap();
         assert!(first - before >= MOVE, "{before} {first} {second}");
         assert!(second > first, "{before} {first} {second}");
-        assert!(second - before < MOVE + TIMELINE, "{before} {first} {second}");
+        assert!(
+            second - before < MOVE + TIMELINE,
+            "{before} {first} {second}"
+        );
     }
 }
 
-/// After hundreds of moves the base stays, and fences rise with the sequence alone.
+/// After hundreds of moves the floor stays, and fences rise with the sequence alone.
 #[tokio::test]
 async fn fences_stay_exact_in_javascript() {
     let database = testing::migrated().await;
     let mut conn = connected(&database.url).await;
     let mut last = number(&mut conn, "select tenure_next_fence()").await;
     for _ in 0..300 {
-        let moved = "update tenure_fence_base set system = 1, started_at = null";
+        let moved = "update tenure_fence_floor set system = 1, started_at = null";
         order(&mut conn, moved).await;
         let fence = number(&mut conn, "select tenure_next_fence()").await;
         assert!(fence > last && fence <= FENCE_MAX, "{last} {fence}");
         last = fence;
     }
-    let most = "select max_value + (select base from tenure_fence_base) \
+    let most = "select max_value + (select floor from tenure_fence_floor) \
                 from pg_sequences where sequencename = 'tenure_fence'";
     assert_eq!(number(&mut conn, most).await, FENCE_MAX);
-    let cases = "update tenure_fence_base set timeline = 4294967295, started_at = null";
+    let cases = "update tenure_fence_floor set timeline = 4294967295, started_at = null";
     order(&mut conn, cases).await;
     assert!(number(&mut conn, "select tenure_next_fence()").await > last);
 }
@@ -312,16 +315,16 @@ async fn fences_rise_where_the_server_hides_its_timeline() {
     let mut conn = connected(&database.url).await;
     let mut tx = conn.begin().await.unwrap();
     let role = "create role hidden;
-        grant select, update on tenure_fence_base to hidden;
+        grant select, update on tenure_fence_floor to hidden;
         grant usage on sequence tenure_fence to hidden;
         revoke execute on function pg_control_system() from public;
         revoke execute on function pg_walfile_name(pg_lsn) from public;
         set local role hidden";
     order(&mut tx, role).await;
     let first = number(&mut tx, "select tenure_next_fence()").await;
-    order(&mut tx, "update tenure_fence_base set started_at = null").await;
+    order(&mut tx, "update tenure_fence_floor set started_at = null").await;
     assert!(number(&mut tx, "select tenure_next_fence()").await > first);
-    let unknown = "select count(*) from tenure_fence_base where timeline is null";
+    let unknown = "select count(*) from tenure_fence_floor where timeline is null";
     assert_eq!(number(&mut tx, unknown).await, 1);
     tx.rollback().await.unwrap();
 }
