@@ -115,7 +115,8 @@ impl Tokens {
     }
 }
 
-/// Number of a claim: higher than that of every earlier claim of the store.
+/// Number of a claim: higher than that of every earlier claim of the store, and below 2^53, so that
+/// JSON keeps it. Fences jump: only their order has a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(i64);
 

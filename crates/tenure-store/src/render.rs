@@ -48,9 +48,7 @@ impl Names {
             names.absent.push("kind");
         }
         names.filled.insert("table", qualified(&table.name, schema));
-        names
-            .filled
-            .insert("fence_sequence", fence_sequence(schema));
+        names.filled.insert("next_fence", next_fence(schema));
         names.bare("token_name", &table.columns.token);
         names.bare("settled_token_name", &table.columns.settled_token);
         names.filled.insert("order", order(table, "t."));
@@ -222,9 +220,10 @@ fn qualified(name: &Identifier, schema: Option<&Identifier>) -> String {
     }
 }
 
-fn fence_sequence(schema: Option<&Identifier>) -> String {
+/// The name of the function that draws a fence on PostgreSQL.
+fn next_fence(schema: Option<&Identifier>) -> String {
     let front = schema.map(|schema| format!("{}.", schema.quoted()));
-    format!("{}tenure_fence", front.unwrap_or_default())
+    format!("{}tenure_next_fence", front.unwrap_or_default())
 }
 
 /// The order of claims; the primary key comes last and makes it total.

@@ -200,7 +200,16 @@ impl Server {
     ///
     /// The server is down, or the replica does not start.
     pub async fn replica(&self) -> Self {
-        Self::start_from("off", Some(self.port)).await
+        Self::start_from("off", Some((self.port, "-R"))).await
+    }
+
+    /// Starts a copy of this server's files: another primary with the same history up to now.
+    ///
+    /// # Panics
+    ///
+    /// The server is down, or the copy does not start.
+    pub async fn copy(&self) -> Self {
+        Self::start_from("off", Some((self.port, ""))).await
     }
 
     /// Makes this replica a primary; returns when it accepts writes.
@@ -255,10 +264,13 @@ impl Server {
         Self::start_from(fsync, None).await
     }
 
-    async fn start_from(fsync: &'static str, primary: Option<u16>) -> Self {
-        let primary = primary.map_or_else(String::new, |port| port.to_string());
+    /// Starts a new server, or one from the files of another, with an option of `pg_basebackup`.
+    async fn start_from(fsync: &'static str, other: Option<(u16, &'static str)>) -> Self {
+        let (port, option) = other.map_or_else(Default::default, |(port, option)| {
+            (port.to_string(), option)
+        });
         let started = task::spawn_blocking(move || {
-            let mut supervisor = Supervisor::spawn(SUPERVISE, &[fsync, &primary])?;
+            let mut supervisor = Supervisor::spawn(SUPERVISE, &[fsync, &port, option])?;
             // Try a second port if another process has taken the first one meanwhile.
             let mut start = || {
                 let port = free_port();

@@ -5,7 +5,8 @@
 #   promote      makes a replica the primary and waits until it accepts writes
 # When stdin ends, for whatever reason, this script stops the server and removes its directory: a
 # server never outlives the test that started it, even a test killed with SIGKILL.
-# Arguments: this text, `on` or `off` for fsync, for a replica the port of its primary.
+# Arguments: this text, `on` or `off` for fsync; for a server from the files of another, the port of that
+# one, and -R for a replica.
 
 fail() {
     echo "failed: $*"
@@ -89,7 +90,7 @@ end() {
 }
 
 if [ -n "$3" ]; then
-    pg_basebackup -D "$db" -h 127.0.0.1 -p "$3" -U postgres -R -c fast --no-sync >"$log" 2>&1
+    pg_basebackup -D "$db" -h 127.0.0.1 -p "$3" -U postgres ${4:+"$4"} -c fast --no-sync >"$log" 2>&1
 else
     initdb -D "$db" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$log" 2>&1
 fi || {

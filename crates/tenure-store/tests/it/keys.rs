@@ -177,6 +177,7 @@ async fn the_documented_rights_are_enough() {
                 "update tenure_replays set state = 'done', ended_at = now()",
                 "delete from tenure_replays",
                 "select nextval('tenure_delivery_id')",
+                "select tenure_next_fence()",
                 "insert into tenure_jobs (kind, matrix_id, payload) values ('a', 'm', '1')",
                 "update tenure_jobs set failed_at = now()",
                 "insert into tenure_checkpoints (matrix_id, chunk_hash) values ('m', 'c')",

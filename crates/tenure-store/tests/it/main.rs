@@ -18,6 +18,7 @@ mod connections;
 mod durable;
 mod examine;
 mod faults;
+mod fences;
 mod jobs;
 mod keyed;
 mod keys;

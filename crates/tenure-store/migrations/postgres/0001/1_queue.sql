@@ -2,7 +2,7 @@
 -- tenure_ready, tenure_backlog, one row of tenure_leases, tenure_dead, or none of them: then it is done.
 -- Wide rows are never updated; a lease is one row per claim.
 
-create sequence tenure_fence;
+create sequence tenure_fence maxvalue 4503599627370496;
 create sequence tenure_event_id maxvalue 4503599627370496;
 -- Delivery ids are above all event ids, so that an id shows whether its item is an event or a delivery.
 create sequence tenure_delivery_id start 4503599627370497 minvalue 4503599627370497;
@@ -64,10 +64,87 @@ create table tenure_ready (
     autovacuum_vacuum_cost_delay = 0
 );
 
+-- A fence is the floor plus a number of tenure_fence. One row: the floor, and the server and the sequence
+-- that it was last raised for. The floor is below 2^52, so that every fence is below 2^53.
+create table tenure_fence_floor (
+    singleton  int         primary key check (singleton = 1),
+    floor      bigint      not null check (floor between 0 and 4503599627370495),
+    -- Null before the first claim; system and timeline are also null where the server does not tell them.
+    started_at timestamptz,                             -- of the server
+    raised_at  timestamptz,
+    sequence   oid,
+    system     bigint,
+    timeline   bigint
+);
+insert into tenure_fence_floor (singleton, floor) values (1, 0);
+
+-- Raises the floor by 2^40 per timeline since the last raise, or by 16 * 2^40 if the tables were moved: to
+-- another cluster or database, or to an earlier timeline. It also adds the milliseconds since the last
+-- raise, which alone tell an older copy of the files from a restart. The row is locked until the end of the
+-- transaction: other claims wait for the new floor (docs/decisions/0019).
+create function tenure_raise_fence_floor() returns bigint
+language plpgsql set search_path from current as $$
+declare
+    here_timeline bigint;
+    here_system   bigint;
+    raised        bigint;
+begin
+    -- A managed server may have neither fact; then the time alone raises the floor.
+    begin
+        here_timeline :=
+            ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint;
+    exception when feature_not_supported or insufficient_privilege then
+        null;
+    end;
+    begin
+        select system_identifier into here_system from pg_control_system();
+    exception when feature_not_supported or insufficient_privilege then
+        null;
+    end;
+    update tenure_fence_floor f
+    set floor = least(
+            4503599627370495,
+            f.floor
+                + 1099511627776 * least(4096,
+                    case when f.sequence <> 'tenure_fence'::regclass
+                           or f.system <> here_system
+                           or f.timeline > here_timeline
+                        then 16
+                        else coalesce(here_timeline - coalesce(f.timeline, 1), 0)
+                    end)
+                + coalesce(greatest(0, floor(extract(epoch from clock_timestamp() - f.raised_at) * 1000)), 0)),
+        started_at = pg_postmaster_start_time(),
+        raised_at = greatest(clock_timestamp(), f.raised_at),
+        sequence = 'tenure_fence'::regclass,
+        system = coalesce(here_system, f.system),
+        timeline = coalesce(here_timeline, f.timeline)
+    where (f.started_at, f.sequence)
+        is distinct from (pg_postmaster_start_time(), 'tenure_fence'::regclass::oid)
+    returning f.floor into raised;
+    if raised is null then
+        -- Another claim was faster.
+        select f.floor into strict raised from tenure_fence_floor f;
+    end if;
+    return raised;
+end $$;
+
+-- The fence of a claim. The timeline and the cluster change only while the server is down or a replica, so
+-- the time of its start tells whether the floor is still right.
+create function tenure_next_fence() returns bigint
+language plpgsql set search_path from current as $$
+declare
+    current_floor bigint;
+begin
+    select f.floor into current_floor
+    from tenure_fence_floor f
+    where f.started_at = pg_postmaster_start_time() and f.sequence = 'tenure_fence'::regclass;
+    return coalesce(current_floor, tenure_raise_fence_floor()) + nextval('tenure_fence');
+end $$;
+
 -- One row per claim. Renewals can be HOT: half of each page is free, and they change no indexed column.
 create table tenure_leases (
     token        text        primary key,
-    fence        bigint      not null default nextval('tenure_fence'),
+    fence        bigint      not null default tenure_next_fence(),
     claimed_at   timestamptz not null,
     locked_until timestamptz not null,
     holder       text        not null,

@@ -10,7 +10,7 @@ insert into tenure_checkpoints
     (matrix_id, chunk_hash, created_at, locked_until, locked_by, lease_token, claimed_at, fence)
 select $2::text, $3::text, coalesce($1::timestamptz, statement_timestamp()),
        coalesce($1::timestamptz, statement_timestamp()) + $6::bigint * interval '1 microsecond', $5::text,
-       $4::text, coalesce($1::timestamptz, statement_timestamp()), nextval('tenure_fence')
+       $4::text, coalesce($1::timestamptz, statement_timestamp()), tenure_next_fence()
 where not exists (
         select from tenure_checkpoints t where t.matrix_id = $2 and t.chunk_hash = $3
     )

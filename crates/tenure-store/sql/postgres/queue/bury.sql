@@ -110,7 +110,7 @@ with event as materialized (
     select token, holder, fence, claimed_at
     from held
     union all
-    select $4::text, $5::text, nextval('tenure_fence'), coalesce($1::timestamptz, statement_timestamp())
+    select $4::text, $5::text, tenure_next_fence(), coalesce($1::timestamptz, statement_timestamp())
     from (select id from waiting union all select id from behind) as pending
 ), journal as (
     insert into tenure_settled (token, outcome, settled_at, claimed_at, holder, fence, first_id, last_id, ids)

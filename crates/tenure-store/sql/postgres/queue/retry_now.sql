@@ -40,7 +40,7 @@ with item as materialized (
     -- In blocks of ids: a row with a long range would be read for every item in it.
     insert into tenure_settled (token, outcome, settled_at, claimed_at, holder, fence, first_id, last_id, ids)
     select $3::text, 'release', coalesce($1::timestamptz, statement_timestamp()), coalesce($1::timestamptz, statement_timestamp()), $4::text,
-           nextval('tenure_fence'), min(id), max(id), array_agg(id order by id)
+           tenure_next_fence(), min(id), max(id), array_agg(id order by id)
     from taken
     group by id >> 10
 )

@@ -38,7 +38,7 @@ with used as materialized (
     limit $5::bigint
     for update skip locked
 ), drawn as materialized (
-    select nextval('{fence_sequence}') as fence
+    select {next_fence}() as fence
     where exists (select 1 from claimable) or exists (select 1 from claimable_alone)
 ), claimed as (
     update {table} t

@@ -44,7 +44,7 @@ async fn a_table_that_cannot_be_leased_is_refused_with_the_reason() {
 }
 
 /// On PostgreSQL: an enum as status, a timestamp without a zone, a UUID as token, a short holder, a
-/// small counter, a partitioned table. On SQLite: a table without row ids.
+/// small counter, a small fence, a partitioned table. On SQLite: a table without row ids.
 #[tokio::test]
 async fn unsuitable_types_and_tables_are_refused() {
     let place = Place::postgres().await;
@@ -53,7 +53,8 @@ async fn unsuitable_types_and_tables_are_refused() {
             "create type word as enum ('PENDING', 'CLAIMED', 'PUBLISHED', 'DEAD');
              create table outbox (
                  id bigint primary key, status word, created_at timestamp not null,
-                 lock_token uuid, claimed_by varchar(20), attempts smallint not null
+                 lock_token uuid, claimed_by varchar(20), attempts smallint not null,
+                 fence integer not null
              )",
         )
         .await;
@@ -65,11 +66,12 @@ async fn unsuitable_types_and_tables_are_refused() {
         "is uuid; expected text",
         "is character varying(20); expected room for 128",
         "is smallint; expected an integer",
+        "is integer; expected a bigint",
     ] {
         let times = told.iter().filter(|told| told.contains(said)).count();
         assert_eq!(times, 1, "{said}: {told:#?}");
     }
-    assert_eq!(told.len(), 5, "{told:#?}");
+    assert_eq!(told.len(), 6, "{told:#?}");
 
     let place = Place::postgres().await;
     place
