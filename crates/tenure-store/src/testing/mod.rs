@@ -1,5 +1,5 @@
-//! Temporary PostgreSQL servers, clusters, poolers and databases, and SQLite files, for the tests of
-//! all crates.
+//! Temporary PostgreSQL servers, clusters, poolers and databases, and SQLite files, for the tests
+//! of all crates.
 
 #[cfg(feature = "postgres")]
 mod cluster;

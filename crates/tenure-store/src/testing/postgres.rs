@@ -314,8 +314,8 @@ pub(super) fn free_port() -> u16 {
         .port()
 }
 
-/// The shell that runs `supervise.sh`, `cluster.sh` or `pool.sh`; when `commands` closes, it stops the server and
-/// exits.
+/// The shell that runs `supervise.sh`, `cluster.sh` or `pool.sh`; when `commands` closes, it stops
+/// the servers and exits.
 pub(super) struct Supervisor {
     shell: Child,
     commands: Option<ChildStdin>,

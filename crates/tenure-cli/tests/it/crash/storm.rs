@@ -77,9 +77,9 @@ async fn unharmed_workers_publish_everything_once() {
 }
 
 /// Goal: a failover of a cluster loses nothing, and workers find its new leader. Method: a storm
-/// whose servers are a Patroni cluster with synchronous replication; every outage is a failover, and
-/// the killed leader comes back as a replica. `TENURE_TEST_PATRONI` asks for the test, which needs
-/// Patroni and etcd: `scripts/prove patroni` installs them.
+/// whose servers are a Patroni cluster with synchronous replication; every outage is a failover,
+/// and the killed leader comes back as a replica. `TENURE_TEST_PATRONI` asks for the test, which
+/// needs Patroni and etcd: `scripts/prove patroni` installs them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failovers_of_a_cluster_lose_nothing_and_work_goes_on() {
     #[expect(
