@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure_core::Timestamp;
-use tenure_store::testing::Server;
+use tenure_store::testing::{Cluster, Server};
 use tokio::time::sleep;
 
 use crate::history::{Fault, FaultKind};
@@ -33,10 +33,19 @@ type Ready = dyn Fn(&str) -> Option<String> + Send + Sync;
 /// Returns true while a paused worker blocks all other writers.
 type Blocked = dyn Fn() -> bool + Send + Sync;
 
+/// The database servers that a run started for itself and may kill.
+#[derive(Debug)]
+pub enum Servers {
+    /// A server that is started again after a kill.
+    One(Server),
+    /// A cluster, in which another server takes over from a killed leader.
+    Cluster(Cluster),
+}
+
 /// Workers on one database, and their logs.
 pub struct Crew {
-    /// The database server that this run started for itself and may kill.
-    pub server: Option<Server>,
+    /// The servers of the database, if the run may kill them.
+    pub servers: Option<Servers>,
     seats: Vec<tokio::sync::Mutex<Process>>,
     folder: PathBuf,
     start: Box<Start>,
@@ -61,7 +70,7 @@ impl Crew {
         ready: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         Self {
-            server: None,
+            servers: None,
             seats: Vec::new(),
             folder,
             start: Box::new(start),
@@ -81,10 +90,10 @@ impl Crew {
         self
     }
 
-    /// Sets the server that the schedule may kill.
+    /// Sets the servers that the schedule may kill.
     #[must_use]
-    pub fn server(mut self, server: Server) -> Self {
-        self.server = Some(server);
+    pub fn servers(mut self, servers: Servers) -> Self {
+        self.servers = Some(servers);
         self
     }
 
@@ -201,13 +210,22 @@ impl Crew {
         sleep(NOTICE).await;
     }
 
-    /// Kills the database server and starts it again.
+    /// Kills the database server, or the leader of the cluster, and starts it again. The outage
+    /// ends when a server accepts writes.
     pub async fn kill_server(&self) {
-        let server = self.server.as_ref().expect("there is a server to kill");
         let from = now();
-        server.kill().await;
-        server.restart().await;
-        self.note(FaultKind::Outage, from);
+        match self.servers.as_ref().expect("there is a server to kill") {
+            Servers::One(server) => {
+                server.kill().await;
+                server.restart().await;
+                self.note(FaultKind::Outage, from);
+            }
+            Servers::Cluster(cluster) => {
+                let killed = cluster.kill_leader().await;
+                self.note(FaultKind::Outage, from);
+                cluster.restart(killed).await;
+            }
+        }
     }
 
     /// Records a fault that ends now.

@@ -51,6 +51,8 @@ pub struct Bounds {
     pub reaper: Duration,
     /// Number of lapses before a work is dead, and the delays between them.
     pub lapse: LapsePolicy,
+    /// Longest time from the end of an outage to the next settle, if the run checks it.
+    pub resumption: Option<Duration>,
 }
 
 /// Rules for the final state of a work.
@@ -183,6 +185,17 @@ impl Work {
 }
 
 impl History {
+    /// Each outage, and the time from its end to the next settle of a worker.
+    pub fn resumptions(&self) -> impl Iterator<Item = (&Fault, Option<Duration>)> {
+        let outages = self.faults.iter().filter(|f| f.kind == FaultKind::Outage);
+        outages.map(|outage| {
+            let holds = self.works.iter().flat_map(|work| &work.holds);
+            let settled = holds.filter(|hold| hold.is_settled() && hold.to >= outage.to);
+            let next = settled.map(|hold| hold.to.since(outage.to)).min();
+            (outage, next)
+        })
+    }
+
     /// Outages that overlap this time.
     pub(crate) fn outages(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = &Fault> {
         let outages = self.faults.iter().filter(|f| f.kind == FaultKind::Outage);

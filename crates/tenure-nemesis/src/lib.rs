@@ -31,7 +31,7 @@ mod rules;
 mod schedule;
 mod wait;
 
-pub use crew::Crew;
+pub use crew::{Crew, Servers};
 pub use history::{
     About, Bounds, Effect, Fault, FaultKind, History, Hold, Id, Judged, Loss, Serial, Work,
 };

@@ -76,6 +76,7 @@ fn sound() -> History {
             term: Duration::from_secs(2),
             reaper: Duration::from_millis(667),
             lapse: LapsePolicy::new(3, delays).unwrap(),
+            resumption: Some(Duration::from_secs(3)),
         },
         written: BTreeMap::from([(101, 1), (102, 2), (103, 3)]),
         unknown: BTreeSet::from([104, 105]),
@@ -228,6 +229,8 @@ planted! {
         h.effects[0].fence = 5;
     };
     "a lost hold is explained": |h| refused(h);
+    "work goes on after an outage": |h| h.works[3].holds[1].to = at(24_100);
+    "work goes on after an outage" more: |h| h.works.truncate(3);
     "workers stay up": |h| h.exits.push("well".to_owned());
     "recovery is in time": |h| late(h);
     "nothing begins after its end": |h| h.works[1].final_at = Some(at(3_600));

@@ -80,7 +80,7 @@ impl Schedule {
 
     async fn kill_server(self, crew: &Crew) {
         let mut rng = Rng::new(self.seed, "server");
-        for _ in 0..crew.server.as_ref().map_or(0, |_| self.outages) {
+        for _ in 0..crew.servers.as_ref().map_or(0, |_| self.outages) {
             rng.wait(3_000, 8_000).await;
             crew.kill_server().await;
         }

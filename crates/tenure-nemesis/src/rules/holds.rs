@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tenure_core::{OutcomeKind, Timestamp};
 
-use super::View;
 use super::keys::is_behind;
+use super::{Broken, View};
 use crate::history::{Fault, FaultKind, Hold, Judged, NEAR, Work};
 
 /// Time allowed on a busy machine, besides term and reaper interval, until a lapsed work runs
@@ -165,6 +165,16 @@ fn recovery(view: &View<'_>, lapses: u32, from: Timestamp, to: Timestamp) -> Rec
         allowed: bounds.term + bounds.reaper + MARGIN + delay + outages,
         is_plain: (delay + outages).is_zero(),
     }
+}
+
+pub(super) fn not_resumed(view: &View<'_>) -> Vec<Broken> {
+    let Some(longest) = view.history.bounds.resumption else {
+        return Vec::new();
+    };
+    let late = view.history.resumptions();
+    let late = late.filter(|(_, took)| took.is_none_or(|took| took > longest));
+    late.map(|(outage, took)| (None, format!("{took:?} after {outage:?}")))
+        .collect()
 }
 
 pub(super) fn slow_recovery(view: &View<'_>, work: &Work) -> Option<String> {

@@ -66,6 +66,7 @@ rules! {
     "a lost hold is explained", "S2-024: no worker harms another", Work holds::unexplained;
     "a resumed worker notices", "S1-021, S2-052: the loss is reported", Work holds::unnoticed;
     "recovery is in time", "S1-025, S2-040, S5-007: term and reaper", Work holds::slow_recovery;
+    "work goes on after an outage", "S5-007: recovery by themselves", Whole holds::not_resumed;
     "workers stay up", "S4-050: a conflict is not a crash", Whole intake::exits;
     "a key has one lease", "S3-001, S3-007: exclusive by key", Whole keys::held_twice;
     "a key is done in order", "law 7, S3-001, S4-051: in order", Whole keys::done_out_of_order;

@@ -1,6 +1,8 @@
-//! Temporary PostgreSQL servers, poolers and databases, and SQLite files, for the tests of all
-//! crates.
+//! Temporary PostgreSQL servers, clusters, poolers and databases, and SQLite files, for the tests
+//! of all crates.
 
+#[cfg(feature = "postgres")]
+mod cluster;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod further;
 #[cfg(feature = "postgres")]
@@ -17,6 +19,8 @@ pub use tenure_core::testing::Extent;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 pub use further::migrate_further;
 
+#[cfg(feature = "postgres")]
+pub use cluster::Cluster;
 #[cfg(feature = "postgres")]
 pub use pooler::{PoolMode, Pooler};
 #[cfg(feature = "postgres")]

@@ -33,7 +33,7 @@ const SUPERVISE: &str = include_str!("supervise.sh");
 pub async fn postgres() -> Database {
     match given() {
         Some(url) => Database::create(&url, Lifetime::Lasting).await,
-        None => Database::create(shared().await.url(), Lifetime::WithProcess).await,
+        None => Database::on_server(shared().await.url()).await,
     }
 }
 
@@ -98,6 +98,11 @@ pub struct Database {
 }
 
 impl Database {
+    /// Creates a database on a server that ends with this process.
+    pub(super) async fn on_server(url: &str) -> Self {
+        Self::create(url, Lifetime::WithProcess).await
+    }
+
     async fn create(server: &str, lifetime: Lifetime) -> Self {
         let server = address(server);
         let name = fresh_name();
@@ -237,7 +242,7 @@ impl Server {
     ///
     /// The server is down.
     pub async fn database(&self) -> Database {
-        Database::create(&self.url, Lifetime::WithProcess).await
+        Database::on_server(&self.url).await
     }
 
     /// Kills the server like a crash (SIGKILL to the postmaster); returns when the postmaster is
@@ -310,7 +315,7 @@ impl Server {
     reason = "a test that has no server must fail, and say why"
 )]
 pub(super) fn refuse(why: &str) -> ! {
-    panic!("the throw-away PostgreSQL server or pooler {why}")
+    panic!("the throw-away PostgreSQL server, cluster or pooler {why}")
 }
 
 /// Returns a port that was free a moment ago.
@@ -321,8 +326,8 @@ pub(super) fn free_port() -> u16 {
         .port()
 }
 
-/// The shell that runs `supervise.sh` or `pool.sh`; when `commands` closes, it stops the server and
-/// exits.
+/// The shell that runs `supervise.sh`, `cluster.sh` or `pool.sh`; when `commands` closes, it stops
+/// the servers and exits.
 pub(super) struct Supervisor {
     shell: Child,
     commands: Option<ChildStdin>,
@@ -352,7 +357,7 @@ impl Supervisor {
         supervisor.answer().map(|_| supervisor)
     }
 
-    fn ask(&mut self, command: &str) -> Result<String, String> {
+    pub(super) fn ask(&mut self, command: &str) -> Result<String, String> {
         let commands = self
             .commands
             .as_mut()

@@ -36,13 +36,14 @@ const FAR: [&str; 6] = [
 const NEAR: [(&str, &str); 1] = [("jobs_held_chunks", "'m7'")];
 
 /// Statements, each with a narrow table that it reads whole, as its header says.
-const WHOLE: [(&str, &str); 6] = [
+const WHOLE: [(&str, &str); 7] = [
     ("webhook_subscriptions", "tenure_endpoints"),
     ("page_pending", "tenure_backlog"),
     ("count", "tenure_backlog"),
     ("keys", "tenure_keys"),
     ("prune_keys", "tenure_keys"),
     ("prune_keys", "tenure_strict_keys"),
+    ("settings", "tenure_settings"),
 ];
 
 /// Maximum number of rows, of 134,000, that a statement on a hundred items may read.

@@ -8,7 +8,7 @@ use tenure::Tenure;
 use tenure::lease::{LapsePolicy, PastHold, Record};
 use tenure::operate::Filter;
 use tenure_nemesis::{
-    Bounds, History, Hold, Schedule, Summary, Work, check, now, report, say, within,
+    Bounds, History, Hold, Schedule, Servers, Summary, Work, check, now, report, say, within,
 };
 
 use super::TERM;
@@ -25,6 +25,8 @@ pub(super) const STORM_TERM: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_secs(10);
 /// No event lapses this often in a run, so none becomes dead.
 pub(super) const MAX_CRASHES: u32 = 50;
+/// Longest time from the promotion of a server to the next settle.
+const RESUMPTION_MAX: Duration = Duration::from_secs(2);
 /// Maximum time without progress after the faults.
 const QUIET_MAX: Duration = Duration::from_mins(1);
 
@@ -74,9 +76,32 @@ async fn unharmed_workers_publish_everything_once() {
     }
 }
 
+/// Goal: a failover of a cluster loses nothing, and workers find its new leader. Method: a storm
+/// whose servers are a Patroni cluster with synchronous replication; every outage is a failover,
+/// and the killed leader comes back as a replica. `TENURE_TEST_PATRONI` asks for the test, which
+/// needs Patroni and etcd: `scripts/prove patroni` installs them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failovers_of_a_cluster_lose_nothing_and_work_goes_on() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the choice of tests is not a setting of the program"
+    )]
+    if std::env::var_os("TENURE_TEST_PATRONI").is_none() {
+        return say("not run: TENURE_TEST_PATRONI is not set");
+    }
+    let world = World::cluster().await;
+    let history = stormed(world, "Patroni", Schedule::from_environment()).await;
+    for (outage, resumed) in history.resumptions() {
+        let (promoted, resumed) = (outage.to.since(outage.from), resumed.unwrap());
+        say(&format!(
+            "a new leader after {promoted:.2?}, the next settle {resumed:.2?} later"
+        ));
+    }
+}
+
 /// Runs workers under load, injects faults, waits until all items are settled, and checks every
-/// history.
-async fn stormed(world: World, name: &str, schedule: Schedule) {
+/// history. Returns that of the events.
+async fn stormed(world: World, name: &str, schedule: Schedule) -> History {
     // The schedule is printed first, so that a hanging run can be repeated as well.
     say(&format!("{name}: {schedule:?}"));
     let mut site = Site::storm(world, manner).await;
@@ -109,7 +134,7 @@ async fn stormed(world: World, name: &str, schedule: Schedule) {
     let summary = judged(&history, &format!("{name}, {schedule:?}"));
     assert_eq!(summary.kills, schedule.kills);
     assert_eq!(summary.pauses, schedule.pauses);
-    if site.world.crew.server.is_some() {
+    if site.world.crew.servers.is_some() {
         assert_eq!(summary.outages, schedule.outages);
     }
     // A run in which no kill hit any work would prove nothing. Half of the kills aim at workers
@@ -133,6 +158,7 @@ async fn stormed(world: World, name: &str, schedule: Schedule) {
         "{schedule:?}: no fault cost a delivery"
     );
     site.keeps_secrets();
+    history
 }
 
 /// Asserts that a history breaks no rule; returns its figures.
@@ -194,8 +220,12 @@ async fn published(
         }
         filter.before = page.next;
     }
+    let is_cluster = matches!(world.crew.servers, Some(Servers::Cluster(_)));
     History {
-        bounds: bounds(term),
+        bounds: Bounds {
+            resumption: is_cluster.then_some(RESUMPTION_MAX),
+            ..bounds(term)
+        },
         written: intake.written,
         unknown: intake.unknown,
         works,
@@ -216,6 +246,7 @@ pub(super) fn bounds(term: Duration) -> Bounds {
         term,
         reaper: term / 3,
         lapse: LapsePolicy::new(MAX_CRASHES, delays).unwrap(),
+        resumption: None,
     }
 }
 

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use tenure::ItemId;
-use tenure_nemesis::{About, Crew, Loss};
-use tenure_store::testing::{PoolMode, Pooler, Server};
+use tenure_nemesis::{About, Crew, Loss, Servers};
+use tenure_store::testing::{Cluster, PoolMode, Pooler, Server};
 
 use crate::program::{self, Place};
 
@@ -89,7 +89,15 @@ impl World {
     pub(super) async fn postgres() -> Self {
         let server = Server::start().await;
         let mut world = Self::new(program::on(server.database().await));
-        world.crew = world.crew.server(server);
+        world.crew = world.crew.servers(Servers::One(server));
+        world
+    }
+
+    /// Creates a world on a Patroni cluster, whose leader is killed.
+    pub(super) async fn cluster() -> Self {
+        let cluster = Cluster::start().await;
+        let mut world = Self::new(program::on(cluster.database().await));
+        world.crew = world.crew.servers(Servers::Cluster(cluster));
         world
     }
 
@@ -105,7 +113,7 @@ impl World {
         let world = Self::new(place);
         Self {
             place: world.place,
-            crew: world.crew.server(server),
+            crew: world.crew.servers(Servers::One(server)),
             _pooler: Some(pooler),
         }
     }
