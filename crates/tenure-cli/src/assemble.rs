@@ -23,6 +23,7 @@ use crate::database::{OPEN_TIMEOUT, silent};
 use crate::env;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
+use crate::spans::Spans;
 use crate::team::{Sending, Team, TeamWatch};
 use crate::webhook::{self, ReloadingCaller};
 
@@ -152,7 +153,8 @@ async fn add_queues(tenure: &Tenure, config: &Config) -> Result<(), StoreError> 
 /// Starts the configured workers.
 pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop> {
     let mut relays = Relays::new(config);
-    let mut relay = worker(tenure, &mut relays)?;
+    let spans = Spans::start();
+    let mut relay = spans.of(worker(tenure, &mut relays)?);
     // Start the sender first, so that the relay can wake it.
     let mut sender = None;
     if config.webhook.send {
@@ -163,8 +165,8 @@ pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop
             pruner: Duty::Left,
             replayer: Duty::Left,
         };
-        let started = tenure
-            .sender(Arc::<ReloadingCaller>::clone(&caller))
+        let started = spans
+            .of(tenure.sender(Arc::<ReloadingCaller>::clone(&caller)))
             .settings(config.settings.clone())
             .concurrency(config.webhook.concurrency)
             .term(config.webhook.term)
@@ -181,7 +183,7 @@ pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop
     }
     let relay = relay.start().await;
     let relay = relay.map_err(|error| cannot_start(&error))?;
-    Ok(Team::new(relay, sender, relays.processes))
+    Ok(Team::new(relay, sender, relays.processes, spans))
 }
 
 /// Starts a worker on the rows of a table, with the same routes: the topic is the table's name.
@@ -198,8 +200,9 @@ pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Sto
         tracing::warn!("no route is configured; rows stay pending");
         topics.add(TopicPattern::any(), Arc::new(NoRoute));
     }
-    let mut worker = table
-        .worker()
+    let spans = Spans::start();
+    let mut worker = spans
+        .of(table.worker())
         .handler(Arc::new(topics))
         .settings(config.settings.clone())
         .host(host());
@@ -212,7 +215,7 @@ pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Sto
         worker = worker.term_as_set();
     }
     let worker = worker.start().await.map_err(|error| cannot_start(&error))?;
-    Ok(Team::new(worker, None, relays.processes))
+    Ok(Team::new(worker, None, relays.processes, spans))
 }
 
 /// The configured worker, ready to start.

@@ -88,6 +88,17 @@ pub(crate) fn job_socket() -> Option<std::ffi::OsString> {
     std::env::var_os(JOB_SOCKET)
 }
 
+/// The variables of OpenTelemetry that are set. An empty one counts as unset, as it demands.
+#[cfg(feature = "otlp")]
+pub(crate) fn open_telemetry() -> std::collections::BTreeMap<String, String> {
+    let all = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        Some((name, value.into_string().ok()?))
+    });
+    all.filter(|(name, value)| name.starts_with("OTEL_") && !value.is_empty())
+        .collect()
+}
+
 /// The folders in which a shell looks for commands.
 #[expect(clippy::disallowed_methods, reason = "the environment is read here")]
 pub(crate) fn path() -> Option<std::ffi::OsString> {

@@ -137,7 +137,24 @@ where
     Some(id.to_owned())
 }
 
-/// Lines of text: time, worker, level, message. Without spans, which would repeat the worker.
+/// The trace of the handler's span that the event is in, if it has one.
+fn trace_of<S, N>(cx: &FmtContext<'_, S, N>) -> Option<String>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'w> FormatFields<'w> + 'static,
+{
+    let mut spans = cx.event_scope()?;
+    let span = spans.find(|span| span.name() == "handle")?;
+    let extensions = span.extensions();
+    let fields = extensions.get::<FormattedFields<N>>()?;
+    // The last field: its name, perhaps quotes or colours, and 32 digits.
+    let (_, rest) = fields.fields.rsplit_once("trace_id")?;
+    let mut words = rest.split(|c: char| !c.is_ascii_hexdigit());
+    words.find(|word| word.len() == 32).map(str::to_owned)
+}
+
+/// Lines of text: time, worker, level, message, and the trace of the handler's span. Without the
+/// spans, which would repeat the worker.
 #[derive(Debug)]
 struct TextLines(LogTime);
 
@@ -162,6 +179,9 @@ where
             write!(writer, " {level:>5} ")?;
         }
         cx.format_fields(writer.by_ref(), event)?;
+        if let Some(trace) = trace_of(cx) {
+            write!(writer, " trace_id={trace}")?;
+        }
         writeln!(writer)
     }
 }
@@ -175,7 +195,7 @@ fn style(level: Level) -> Style {
     }
 }
 
-/// Lines of JSON with the worker's id first.
+/// Lines of JSON with the worker's id and the trace first.
 #[derive(Debug)]
 struct JsonLines {
     worker: Option<String>,
@@ -209,12 +229,15 @@ where
         let mut line = String::new();
         self.inner.format_event(cx, Writer::new(&mut line), event)?;
         let rest = line.strip_prefix('{').unwrap_or(&line);
+        let trace = trace_of(cx);
+        let trace = trace.map(|trace| format!("\"trace_id\":\"{trace}\","));
+        let trace = trace.unwrap_or_default();
         match worker_of(cx).as_ref().or(self.worker.as_ref()) {
             Some(worker) => {
                 let worker = serde_json::json!(worker);
-                write!(writer, "{{\"worker\":{worker},{rest}")
+                write!(writer, "{{\"worker\":{worker},{trace}{rest}")
             }
-            None => write!(writer, "{{{rest}"),
+            None => write!(writer, "{{{trace}{rest}"),
         }
     }
 }

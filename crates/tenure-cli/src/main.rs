@@ -19,6 +19,7 @@ mod output;
 mod parse;
 mod problem;
 mod progress;
+mod spans;
 mod team;
 mod time;
 mod webhook;

@@ -8,12 +8,15 @@ use tenure::publish::{ExecLines, TopicSet};
 use tenure::server::HealthCheck;
 use tenure::webhook::{Caller, Endpoint};
 
+use crate::spans::Spans;
+
 #[derive(Debug)]
 pub(crate) struct Team {
     relay: Worker,
     sender: Option<Sending>,
     /// Publishers of the relay whose processes stay.
     processes: Vec<ExecLines>,
+    spans: Spans,
 }
 
 /// The worker that sends, and its caller.
@@ -24,11 +27,17 @@ pub(crate) struct Sending {
 }
 
 impl Team {
-    pub(crate) fn new(relay: Worker, sender: Option<Sending>, processes: Vec<ExecLines>) -> Self {
+    pub(crate) fn new(
+        relay: Worker,
+        sender: Option<Sending>,
+        processes: Vec<ExecLines>,
+        spans: Spans,
+    ) -> Self {
         Self {
             relay,
             sender,
             processes,
+            spans,
         }
     }
 
@@ -46,8 +55,8 @@ impl Team {
         }
     }
 
-    /// Stops both workers concurrently, then ends the processes that stayed, and returns the
-    /// outcomes of the work.
+    /// Stops both workers concurrently, then ends the processes that stayed and the export of
+    /// spans, and returns the outcomes of the work.
     pub(crate) async fn stop(self) -> TeamOutcomes {
         let sender = async {
             match self.sender {
@@ -63,6 +72,7 @@ impl Team {
             report
         };
         let (relay, sent) = tokio::join!(relay, sender);
+        self.spans.stop().await;
         TeamOutcomes {
             items: relay.outcomes,
             deliveries: sent,

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::escapes::check_escapes;
 use crate::invalid::Invalid;
 use crate::queue::{Priority, QueueName};
+use crate::trace::{TRACEPARENT, TRACESTATE, TraceParent};
 
 /// Maximum size of a payload in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
@@ -222,6 +223,24 @@ impl Event {
     /// Returns the headers.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.headers
+    }
+
+    /// Returns the position of the producer, or of the handler's span if there is one, in its
+    /// trace.
+    pub fn trace_parent(&self) -> Option<TraceParent> {
+        TraceParent::of(&self.headers)
+    }
+
+    /// Replaces the header `traceparent`. The header `tracestate` is kept only within its trace.
+    pub fn set_trace_parent(&mut self, parent: TraceParent) {
+        let old = self.trace_parent().map(TraceParent::trace_id);
+        let is_same = old == Some(parent.trace_id());
+        self.headers.retain(|name, _| {
+            let is_state = name.eq_ignore_ascii_case(TRACESTATE);
+            !name.eq_ignore_ascii_case(TRACEPARENT) && (is_same || !is_state)
+        });
+        self.headers
+            .insert(TRACEPARENT.to_owned(), parent.to_string());
     }
 }
 

@@ -42,6 +42,7 @@ pub mod testing;
 mod time;
 mod token;
 mod topic;
+mod trace;
 mod turn;
 pub mod webhook;
 mod why;
@@ -73,6 +74,7 @@ pub use table::{
 pub use time::{Clock, Timestamp, brief_duration, duration_text, parse_duration};
 pub use token::{Fence, Token, Tokens};
 pub use topic::{TopicPattern, TopicSet};
+pub use trace::{HandleSpan, Sampling, TRACEPARENT, TRACESTATE, TraceParent, Tracer};
 pub use turn::{Fate, KeyStatus, OnDead, RUN_MAX, lapse_run, run_length, settle_run};
 pub use why::{Facts, JobFacts, Why, why, why_job};
 pub use work_lease::{

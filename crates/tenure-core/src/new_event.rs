@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::event::{DELAY_MAX, Event, HEADERS_BYTES_MAX, check_header, name};
 use crate::invalid::{Invalid, Problems};
 use crate::queue::{Priority, QueueName};
+use crate::trace::TRACEPARENT;
 
 /// An event to be enqueued.
 ///
@@ -134,6 +135,22 @@ impl NewEvent {
             event.headers.insert(header, value.to_owned());
         });
         self
+    }
+
+    /// Sets the header `traceparent` of W3C Trace Context: the handler's span becomes a child of
+    /// the caller's, in the same trace. The text is kept even if it is malformed; it has no effect
+    /// then. The header `tracestate`, which goes with it, is set by [`header`](Self::header).
+    ///
+    /// ```
+    /// use tenure_core::NewEvent;
+    ///
+    /// let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let event = NewEvent::new("order.paid", &7).traceparent(parent).build()?;
+    /// assert_eq!(event.headers()["traceparent"], parent);
+    /// # Ok::<(), tenure_core::Problems>(())
+    /// ```
+    pub fn traceparent(self, text: &str) -> Self {
+        self.header(TRACEPARENT, text)
     }
 
     /// Sets the id by which receivers drop duplicates; by default the store generates one.

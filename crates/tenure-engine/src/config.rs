@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::LeaseStore;
-use tenure_core::{LeaseTiming, QueueName, Setting, Settings, Term};
+use tenure_core::{LeaseTiming, QueueName, Sampling, Setting, Settings, Term, Tracer};
 
 use crate::chooser::Chooser;
 use crate::chunk_renewer::ChunkRenewer;
@@ -39,6 +39,10 @@ pub struct EngineConfig {
     pub rows: RowClaims,
     /// Renewer of the chunks that handlers hold besides their jobs; it runs on the keeper.
     pub chunks: Option<Arc<ChunkRenewer>>,
+    /// Share of the attempts that get a span.
+    pub sampling: Sampling,
+    /// Takes the spans of sampled attempts; `None`: they are spans of the crate `tracing` only.
+    pub tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl EngineConfig {

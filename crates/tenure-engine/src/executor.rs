@@ -8,9 +8,10 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use tenure_core::{Content, Event, Failure, Item, ItemId, Outcome, brief_duration};
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{Instrument as _, debug, info, warn};
 
 use crate::attachment::Attachment;
+use crate::handle_span;
 use crate::handler::{Failed, Handler};
 use crate::held::{HandlerReport, Next, Nudge, StartedItem};
 use crate::metrics::{HANDLER_SECONDS, PANICS};
@@ -56,7 +57,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
     let StartedItem {
         no,
-        item,
+        mut item,
         mut cx,
         rules,
     } = start;
@@ -74,8 +75,10 @@ async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
     let attempt = cx.attempt();
     let event_id = item.content.event().and_then(Event::event_id);
     let cancel = cx.cancel.clone();
+    let (span, record) = handle_span::begin(shared, &mut item, &mut cx, route);
     let began = Instant::now();
-    let handling = AssertUnwindSafe(async { shared.handler.handle(item, cx).await });
+    let handling = async { shared.handler.handle(item, cx).await };
+    let handling = AssertUnwindSafe(handling.instrument(span.clone()));
     let mut handling = Box::pin(handling.catch_unwind());
     let answer = tokio::select! {
         biased;
@@ -108,7 +111,10 @@ async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
             chance: shared.rng.chance(),
         })
     });
-    log_outcome(id, event_id, attempt, outcome.as_ref());
+    span.in_scope(|| log_outcome(id, event_id, attempt, outcome.as_ref()));
+    if let Some(record) = record {
+        handle_span::end(shared, *record, took, outcome.as_ref());
+    }
     HandlerReport {
         no,
         id,

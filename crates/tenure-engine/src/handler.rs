@@ -10,7 +10,7 @@ use std::time::Duration;
 use tenure_core::webhook::{AttemptOutcome, Reply};
 use tenure_core::{
     Content, Event, Failure, Fence, IntoOutcome, Item, ItemId, Outcome, RetryPolicy, RetryRules,
-    Token, TopicPattern, TopicSet,
+    Token, TopicPattern, TopicSet, TraceParent,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -163,6 +163,7 @@ pub struct Context {
     pub(crate) call: CallSlot,
     /// The event, for a handler that takes only its payload.
     pub(crate) event: Option<Arc<Event>>,
+    pub(crate) trace_parent: Option<TraceParent>,
 }
 
 impl Context {
@@ -177,6 +178,7 @@ impl Context {
             cancel: CancellationToken::new(),
             call: CallSlot::of(item.id),
             event: None,
+            trace_parent: item.content.event().and_then(Event::trace_parent),
         }
     }
 
@@ -206,6 +208,12 @@ impl Context {
     /// payload; `None` for a handler that takes the event itself.
     pub fn event(&self) -> Option<&Event> {
         self.event.as_deref()
+    }
+
+    /// Position in the trace, to be passed on as the header `traceparent`: the span of this attempt
+    /// if a tracer records it, otherwise the producer's, if it gave one.
+    pub fn trace_parent(&self) -> Option<TraceParent> {
+        self.trace_parent
     }
 
     /// Time until the handler is cancelled.

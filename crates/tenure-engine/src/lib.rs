@@ -34,6 +34,7 @@ mod claim_loop;
 mod config;
 mod engine;
 mod executor;
+mod handle_span;
 mod handler;
 mod health;
 mod heartbeat;

@@ -269,6 +269,7 @@ mod tests {
             cancel: CancellationToken::new(),
             call: crate::attachment::CallSlot::default(),
             event: None,
+            trace_parent: None,
         };
         relay.handle(item(topic), cx).await
     }
@@ -423,6 +424,7 @@ mod tests {
             cancel: CancellationToken::new(),
             call: crate::attachment::CallSlot::default(),
             event: None,
+            trace_parent: None,
         };
         let row = Item {
             content: Content::Row("{}".to_owned()),

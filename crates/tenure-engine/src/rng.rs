@@ -1,6 +1,6 @@
 //! Random source of an engine, seeded where a run must be repeatable.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -17,9 +17,15 @@ impl Rng {
 
     /// Draws a uniform number in [0, 1).
     pub(crate) fn chance(&self) -> f64 {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .random()
+        self.lock().random()
+    }
+
+    /// Draws the ids of a trace and of its first span.
+    pub(crate) fn ids(&self) -> (u128, u64) {
+        self.lock().random()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, StdRng> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -44,6 +44,8 @@ mod event_line;
 mod exec;
 #[cfg(feature = "lines")]
 mod lines;
+#[cfg(feature = "otlp")]
+mod otlp;
 #[cfg(feature = "webhook")]
 pub mod webhook;
 
@@ -51,3 +53,5 @@ pub mod webhook;
 pub use exec::{Exec, ExecCall, ExecLines};
 #[cfg(feature = "lines")]
 pub use lines::Lines;
+#[cfg(feature = "otlp")]
+pub use otlp::{Otlp, OtlpConfig};

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::Fence;
 use tenure_core::job::{Job, JobId, Note};
 use tenure_core::store::{HoldError, JobHold, accepted};
+use tenure_core::{Fence, TraceParent};
 use tenure_engine::Context;
 use tokio::time::Instant;
 
@@ -105,6 +105,11 @@ impl HeldJob {
     /// Number of the claim. Send it along: the receiver can refuse a lower fence for the same job.
     pub fn fence(&self) -> Fence {
         self.inner.cx.fence()
+    }
+
+    /// Position in the trace, to be passed on; see [`Context::trace_parent`].
+    pub fn trace_parent(&self) -> Option<TraceParent> {
+        self.inner.cx.trace_parent()
     }
 
     /// Time until the handler is cancelled and the job is retried.

@@ -240,6 +240,7 @@ pub mod table;
 mod tenure;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod trace;
 pub mod webhook;
 pub mod work_lease;
 pub mod worker;

@@ -203,6 +203,7 @@ A command reports all errors at once, with their lines, before it does anything,
 A duration is text with units: `30s`, `5m`, `1h 30m`, `7d`.
 `tenure settings` shows the settings in force and their sources.
 `tenure config check` checks the file, routes and commands without a database.
+The variables of OpenTelemetry configure the export of spans: [Tracing](OPERATIONS.md#tracing).
 
 ## Settings
 

@@ -37,6 +37,7 @@ mod show;
 mod stats;
 mod table_rows;
 mod tidy;
+mod tracing;
 mod upgrade;
 mod verify;
 mod why;

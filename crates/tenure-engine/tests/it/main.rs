@@ -33,6 +33,7 @@ mod sender_lease;
 mod sender_pace;
 mod sender_storm;
 mod settings;
+mod spans;
 mod stopping;
 mod termination;
 mod warm_engine;

@@ -16,7 +16,9 @@ use std::fmt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tenure_core::{PAYLOAD_BYTES_MAX, Publication, PublishError, Publisher, Publishing};
+use tenure_core::{
+    PAYLOAD_BYTES_MAX, Publication, PublishError, Publisher, Publishing, TraceParent,
+};
 
 pub use self::lines::ExecLines;
 use self::shell::Shell;
@@ -52,6 +54,7 @@ use self::shell::Shell;
 /// | `TENURE_TIME_LEFT_MS` | milliseconds that the command may run |
 /// | `TENURE_PAYLOAD_BYTES` | length of the standard input |
 /// | `TENURE_HEADER_<NAME>` | a header; upper case, all but letters and digits become `_` |
+/// | `TRACEPARENT`, `TRACESTATE` | the headers of these names, if the first is valid |
 ///
 /// If two header names become the same variable, the last by name wins (`a_b` over `a-b`).
 ///
@@ -220,8 +223,10 @@ fn variables(publication: &Publication<'_>) -> Vec<(String, String)> {
     let own = always.into_iter().chain(id).chain(key);
     let own = own.map(|(name, value)| (name.to_owned(), value));
     let headers = event.headers().iter();
-    own.chain(headers.map(|(header, value)| (variable_of(header), value.clone())))
-        .collect()
+    let headers = headers.map(|(header, value)| (variable_of(header), value.clone()));
+    let trace = TraceParent::passed_on(event.headers());
+    let trace = trace.map(|(name, value)| (name.to_ascii_uppercase(), value.to_owned()));
+    own.chain(headers).chain(trace).collect()
 }
 
 fn variable_of(header: &str) -> String {

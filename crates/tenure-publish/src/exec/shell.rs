@@ -11,7 +11,7 @@ use tokio::process::Command;
 use super::running::{GRACE, Running};
 
 /// Variables that not every event has.
-const OPTIONAL: [&str; 2] = ["TENURE_EVENT_ID", "TENURE_KEY"];
+const OPTIONAL: [&str; 4] = ["TENURE_EVENT_ID", "TENURE_KEY", "TRACEPARENT", "TRACESTATE"];
 
 #[derive(Clone)]
 pub(super) struct Shell {

@@ -86,6 +86,7 @@ impl CallerConfig {
 /// | `webhook-id`, `-timestamp`, `-signature` | as in Standard Webhooks |
 /// | `webhook-topic` | that of the event |
 /// | `webhook-attempt`, `-fence`, `-sequence`, `-tenure-signature` | see [verify](super::verify) |
+/// | `traceparent`, `tracestate` | those of the event, if the first is valid |
 /// | the endpoint's own headers | as registered, decrypted |
 ///
 /// No other header of the event is sent, because headers may be meant for handlers only. A redirect

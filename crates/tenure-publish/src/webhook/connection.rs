@@ -24,18 +24,18 @@ const BUFFER_BYTES: usize = 64 * 1024;
 type Driver = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
 
 /// A connection that sends one request after the other.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: Pin<Box<Driver>>,
-    pub(super) peer: SocketAddr,
-    pub(super) since: Instant,
+    pub(crate) peer: SocketAddr,
+    pub(crate) since: Instant,
 }
 
 /// The connection closed, or its data was not valid HTTP.
-pub(super) struct ConnectionError {
-    pub(super) text: String,
+pub(crate) struct ConnectionError {
+    pub(crate) text: String,
     /// The peer closed the connection, without a protocol error.
-    pub(super) is_closed: bool,
+    pub(crate) is_closed: bool,
 }
 
 impl From<hyper::Error> for ConnectionError {
@@ -50,7 +50,7 @@ impl From<hyper::Error> for ConnectionError {
 
 impl Connection {
     /// Starts HTTP on a stream.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         stream: Box<dyn Stream>,
         peer: SocketAddr,
     ) -> Result<Self, ConnectionError> {
@@ -66,7 +66,7 @@ impl Connection {
     }
 
     /// Sends a request and waits for the head of the response.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, ConnectionError> {
@@ -75,7 +75,7 @@ impl Connection {
     }
 
     /// Waits for the next part of a response; `None` at its end.
-    pub(super) async fn read(
+    pub(crate) async fn read(
         &mut self,
         body: &mut Incoming,
     ) -> Result<Option<Frame<Bytes>>, ConnectionError> {
@@ -87,7 +87,7 @@ impl Connection {
 
     /// Returns true if the connection can take another request. Detects that the peer has closed
     /// it.
-    pub(super) async fn is_free(&mut self) -> bool {
+    pub(crate) async fn is_free(&mut self) -> bool {
         let is_closed = poll_fn(|cx| Poll::Ready(self.driver.as_mut().poll(cx).is_ready())).await;
         !is_closed && self.sender.is_ready()
     }

@@ -8,7 +8,7 @@
 mod answer;
 mod blocks;
 mod caller;
-mod connection;
+pub(crate) mod connection;
 mod dial;
 mod keyring;
 pub mod names;
@@ -17,7 +17,7 @@ mod pool;
 mod prepared;
 mod secrets;
 mod signing;
-mod tls;
+pub(crate) mod tls;
 pub mod verify;
 
 pub use caller::{CallerConfig, WebhookCaller};

@@ -191,7 +191,7 @@ pub struct Target {
 }
 
 impl Target {
-    fn new(url: &Url, is_encrypted: bool, port: u16) -> Result<Self, CallError> {
+    pub(crate) fn new(url: &Url, is_encrypted: bool, port: u16) -> Result<Self, CallError> {
         let host = match url.host() {
             Some(Host::Domain(name)) => {
                 let name = name.strip_suffix('.').unwrap_or(name);
@@ -237,7 +237,7 @@ impl Target {
     }
 
     /// Host name, if it has to be resolved.
-    pub(super) fn name(&self) -> Option<&str> {
+    pub(crate) fn name(&self) -> Option<&str> {
         match &self.host {
             Host::Domain(name) => Some(name),
             Host::Ipv4(_) | Host::Ipv6(_) => None,
@@ -245,7 +245,7 @@ impl Target {
     }
 
     /// Host address, if the URL contains one.
-    pub(super) fn literal(&self) -> Option<IpAddr> {
+    pub(crate) fn literal(&self) -> Option<IpAddr> {
         match &self.host {
             Host::Domain(_) => None,
             Host::Ipv4(address) => Some((*address).into()),
@@ -254,12 +254,12 @@ impl Target {
     }
 
     /// Value of the header `host`.
-    pub(super) fn authority(&self) -> &HeaderValue {
+    pub(crate) fn authority(&self) -> &HeaderValue {
         &self.authority
     }
 
     /// Path and query for the request line.
-    pub(super) fn path(&self) -> &Uri {
+    pub(crate) fn path(&self) -> &Uri {
         &self.path
     }
 

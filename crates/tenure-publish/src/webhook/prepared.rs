@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use tenure_core::webhook::{CallError, CallErrorKind, Endpoint, Request};
-use tenure_core::{Encoding, Invalid, Timestamp};
+use tenure_core::{Encoding, Invalid, Timestamp, TraceParent};
 use url::form_urlencoded;
 
 use super::signing::Signer;
@@ -15,7 +15,7 @@ use super::{Keyring, Secrets, call_error, names};
 /// Capacity of the cache, in endpoints; a process usually calls fewer.
 const ENDPOINTS_MAX: usize = 10_000;
 /// Number of headers of a call besides the endpoint's own.
-const CALL_HEADERS: usize = 11;
+const CALL_HEADERS: usize = 13;
 /// Minimum length of a word in a header value that is masked in replies.
 const MASKED_BYTES_MIN: usize = 8;
 
@@ -105,6 +105,12 @@ impl Prepared {
             let value = HeaderValue::try_from(value)
                 .map_err(|_cause| unsendable(&format!("the header {name} cannot be written")))?;
             headers.insert(HeaderName::from_static(name), value);
+        }
+        for (name, value) in TraceParent::passed_on(request.event.headers()) {
+            // A trace is worth no delivery: a state that cannot be written is left out.
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
         }
         Ok(headers)
     }

@@ -23,6 +23,8 @@ const RESERVED: &[&str] = &[
     "proxy-authorization",
     "proxy-connection",
     "te",
+    "traceparent",
+    "tracestate",
     "trailer",
     "transfer-encoding",
     "upgrade",

@@ -16,7 +16,7 @@ use super::{Stream, Target, call_error};
 const TEXT_CHARACTERS_MAX: usize = 200;
 
 /// Creates a connector that trusts the authorities of the system and those in `more`, as PEM.
-pub(super) fn connector(more: &str) -> Result<TlsConnector, Invalid> {
+pub(crate) fn connector(more: &str) -> Result<TlsConnector, Invalid> {
     let mut roots = RootCertStore::empty();
     // Unreadable system certificates are common and ignored. If there are no certificates at all,
     // each https call fails.
@@ -39,7 +39,7 @@ pub(super) fn connector(more: &str) -> Result<TlsConnector, Invalid> {
 }
 
 /// Encrypts a connection; the certificate must match the host name, not the dialled address.
-pub(super) async fn encrypt(
+pub(crate) async fn encrypt(
     connector: &TlsConnector,
     target: &Target,
     stream: Box<dyn Stream>,

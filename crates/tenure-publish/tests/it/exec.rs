@@ -324,3 +324,24 @@ fn debug_output_leaves_out_the_command() {
     let exec = Exec::new("curl -H 'authorization: canary'");
     assert!(!format!("{exec:?}").contains("canary"));
 }
+
+#[tokio::test]
+async fn a_command_continues_the_trace_of_its_event() {
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+    let echo = r#"echo "$TRACEPARENT|$TRACESTATE" > seen"#;
+    for (given, state, expected) in [
+        (parent, Some("v=1"), format!("{parent}|v=1\n")),
+        (parent, None, format!("{parent}|\n")),
+        (parent, Some(""), format!("{parent}|\n")),
+        ("malformed", Some("v=1"), "|\n".to_owned()),
+    ] {
+        let folder = folder();
+        let mut event = NewEvent::from(event()).traceparent(given);
+        if let Some(state) = state {
+            event = event.header("tracestate", state);
+        }
+        let event = event.build().unwrap();
+        run(&within(&folder, echo), &event).await.unwrap();
+        assert_eq!(read(&folder, "seen"), expected.into_bytes());
+    }
+}

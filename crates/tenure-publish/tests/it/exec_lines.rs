@@ -398,3 +398,20 @@ else:
     assert_eq!(error, PublishError::away("the publisher was stopped"));
     assert!(Path::new("/proc/self").exists(), "is_gone reads /proc");
 }
+
+#[tokio::test]
+async fn a_line_has_the_trace_of_its_event() {
+    let folder = folder();
+    let program = r#"import json, sys
+for line in sys.stdin:
+    event = json.loads(line)
+    error = event["headers"]["traceparent"] + "|" + event["headers"]["tracestate"]
+    print(json.dumps({"id": event["id"], "outcome": "dead", "error": error}), flush=True)
+"#;
+    let worker = ExecLines::new(python(&folder, program));
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let event = NewEvent::from(event()).traceparent(parent);
+    let event = event.header("tracestate", "v=1").build().unwrap();
+    let answer = send(&worker, &event).await.unwrap_err();
+    assert_eq!(answer, PublishError::reject(format!("{parent}|v=1")));
+}

@@ -289,6 +289,17 @@ impl Handler for JobHandlers {
         self.route(item).map(Route::max_hold)
     }
 
+    /// The kind of the job.
+    fn route_name(&self, item: &Item) -> Option<&str> {
+        let Content::Row(row) = &item.content else {
+            return None;
+        };
+        let kind = JobKind::of_row(row)?;
+        self.kinds
+            .get_key_value(&kind)
+            .map(|(kind, _)| kind.as_str())
+    }
+
     fn rules(&self, item: &Item) -> Rules {
         self.route(item)
             .map(|route| route.rules)

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use tenure_core::store::Store;
-use tenure_core::{Invalid, Settings, WorkerId};
+use tenure_core::{Invalid, Sampling, Settings, Tracer, WorkerId};
 use tenure_engine::{Engine, EngineConfig, Handler, Parts, StopReport};
 
 pub use self::deliveries::DeliverySource;
@@ -132,6 +132,27 @@ impl<S: Source> WorkerBuilder<S> {
     /// Sets the host name shown in lists of workers.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.config.host = Some(host.into());
+        self
+    }
+
+    /// Sets the share of attempts that get a span. By default an attempt gets one if the event's
+    /// `traceparent` is sampled, or if the event has none.
+    ///
+    /// The span is called `handle`, has the level INFO and the fields `item`, `event`, `topic`,
+    /// `queue`, `key`, `attempt`, `fence` and `trace_id`; the log lines of the handler are in it.
+    /// An attempt costs nothing if no subscriber takes the span; otherwise, the sampling is
+    /// decided before the span is made.
+    pub fn sampling(mut self, sampling: Sampling) -> Self {
+        self.config.sampling = sampling;
+        self
+    }
+
+    /// Records the spans of sampled attempts, whatever the subscriber of `tracing` takes, and
+    /// passes them on: handlers find the header `traceparent` of their own span in the event and
+    /// in [`Context::trace_parent`](tenure_engine::Context::trace_parent), receivers get it as
+    /// their parent.
+    pub fn tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
+        self.config.tracer = Some(tracer);
         self
     }
 

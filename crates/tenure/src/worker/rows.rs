@@ -156,7 +156,10 @@ impl Handler for RowEvents {
             return Box::pin(async { Err(Failure::new("the item is not a row").never()) });
         };
         match self.table.event(row) {
-            Ok(event) => {
+            Ok(mut event) => {
+                if let Some(parent) = cx.trace_parent() {
+                    event.set_trace_parent(parent);
+                }
                 item.content = Content::Event(event);
                 self.handler.handle(item, cx)
             }

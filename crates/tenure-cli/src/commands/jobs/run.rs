@@ -19,6 +19,7 @@ use crate::commands::work::drained;
 use crate::config::Override;
 use crate::exit::Exit;
 use crate::problem::Stop;
+use crate::spans::Spans;
 use crate::{env, logs, time};
 
 /// Delay of a job whose command is unavailable.
@@ -101,7 +102,8 @@ pub(super) async fn run(cx: &Context, args: &RunJobs) -> Result<Exit, Stop> {
     };
     sweep::sweep().await;
     let jobs = tenure.jobs();
-    let worker = start(cx, args, &jobs).await?;
+    let spans = Spans::start();
+    let worker = start(cx, args, &jobs, &spans).await?;
     announce(
         cx,
         format_args!("works on jobs of {} as {id}", config.database),
@@ -124,6 +126,7 @@ pub(super) async fn run(cx: &Context, args: &RunJobs) -> Result<Exit, Stop> {
     };
     tokio::select! {
         report = worker.stop() => {
+            spans.stop().await;
             if args.drain {
                 print_outcomes(cx, "jobs", report.outcomes, "jobs list --state failed");
             }
@@ -136,7 +139,7 @@ pub(super) async fn run(cx: &Context, args: &RunJobs) -> Result<Exit, Stop> {
     }
 }
 
-async fn start(cx: &Context, args: &RunJobs, jobs: &Jobs) -> Result<Worker, Stop> {
+async fn start(cx: &Context, args: &RunJobs, jobs: &Jobs, spans: &Spans) -> Result<Worker, Stop> {
     let exec = Arc::new(Exec::new(&args.exec).hide(env::hidden()));
     let work = move |job: HeldJob| {
         let exec = Arc::clone(&exec);
@@ -152,7 +155,8 @@ async fn start(cx: &Context, args: &RunJobs, jobs: &Jobs) -> Result<Worker, Stop
     for kind in &args.kinds {
         builder = builder.max_hold(kind.as_str(), args.max_hold);
     }
-    builder
+    spans
+        .of(builder)
         .concurrency(cx.config.settings.concurrency)
         .settings(cx.config.settings.clone())
         .timing(args.term, args.term.length() / 5)
@@ -242,6 +246,8 @@ fn variables(job: &HeldJob, socket: &CommandSocket) -> Vec<(String, String)> {
         job.cursor()
             .map(|cursor| given("TENURE_CURSOR", cursor.to_owned())),
     );
+    let trace = job.trace_parent();
+    variables.extend(trace.map(|parent| given("TRACEPARENT", parent.to_string())));
     variables
 }
 

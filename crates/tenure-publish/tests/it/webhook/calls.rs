@@ -386,3 +386,23 @@ async fn an_unsendable_call_is_reported_without_its_secrets() {
     assert!(!error.text.contains("canary"));
     assert!(receiver.all().is_empty());
 }
+
+#[tokio::test]
+async fn a_call_continues_the_trace_of_its_event() {
+    let receiver = Receiver::answering(Answering::status(204)).await;
+    let endpoint = endpoint(&receiver.url(), &secrets());
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for (given, state, expected) in [
+        (parent, "v=1", (Some(parent), Some("v=1"))),
+        (parent, "", (Some(parent), None)),
+        ("malformed", "v=1", (None, None)),
+    ] {
+        let event = NewEvent::from(event()).traceparent(given);
+        let event = event.header("tracestate", state).build().unwrap();
+        let reply = caller().call(&request(&endpoint, &event)).await;
+        assert_eq!(reply.status, Ok(204));
+        let got = receiver.all().pop().unwrap();
+        let trace = (got.header("traceparent"), got.header("tracestate"));
+        assert_eq!(trace, expected);
+    }
+}

@@ -101,6 +101,8 @@ fn headers_that_belong_to_the_protocol_or_hide_a_second_one_are_refused() {
         "connection",
         "upgrade",
         "te",
+        "traceparent",
+        "tracestate",
         "Authorization",
         "a b",
         "a:b",
