@@ -17,7 +17,7 @@ use crate::metrics::{REFUSED, SETTLED};
 use crate::shared::Shared;
 use crate::tasks::Tasks;
 
-/// Timeout of one release.
+/// Longest timeout of one release.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
@@ -46,7 +46,9 @@ async fn run(shared: &Shared) {
             released.log();
             sleep_until(owed.due_at).await;
         }
-        let until = Instant::now() + RELEASE_TIMEOUT;
+        // After an outage the reapers wait one heartbeat: the release must arrive before.
+        let heartbeat = shared.live.borrow().heartbeat();
+        let until = Instant::now() + RELEASE_TIMEOUT.min(heartbeat / 2);
         let settle = shared.leases().settle(&owed.settle);
         match shared.call("settle", until, settle).await {
             Ok(settlement) => {
@@ -63,7 +65,7 @@ async fn run(shared: &Shared) {
                 owed.due_at = Instant::now();
                 shared.held_leases.owe_again(owed);
                 sleep(wait).await;
-                wait = (wait * 2).min(RETRY_DELAY_MAX);
+                wait = (wait * 2).min(RETRY_DELAY_MAX).min(heartbeat / 8);
             }
             Err(error) => {
                 let error = error.to_string();
