@@ -106,6 +106,13 @@ impl Wake {
             shared.wake();
         }
     }
+
+    /// Polls for work at once, because the store answers again.
+    pub(crate) fn poll_again(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.poll_again();
+        }
+    }
 }
 
 /// Result of [`Engine::stop`].

@@ -65,7 +65,7 @@ struct Signs {
     store: Option<String>,
     /// Errors logged since the store last answered.
     logged: Vec<String>,
-    /// Last answer of the store.
+    /// Last answer of the store to a write.
     answered: Option<Instant>,
     /// First failure since then.
     failing_since: Option<Instant>,
@@ -118,7 +118,7 @@ impl Vitals {
         self.signs().reap = Some(now);
     }
 
-    /// Records an answer of the store. After a failure, returns the time since the last answer.
+    /// Records an answer of the store to a write. After a failure, returns the time since the last answer.
     pub(crate) fn store_answered(&self, now: Instant) -> Option<Duration> {
         let mut signs = self.signs();
         let before = signs.answered.replace(now);
@@ -128,6 +128,11 @@ impl Vitals {
         let away = now - before.unwrap_or(since);
         signs.outage = Some((now, away));
         Some(away)
+    }
+
+    /// True from a failure of the store until it accepts a write.
+    pub(crate) fn is_store_failing(&self) -> bool {
+        self.signs().failing_since.is_some()
     }
 
     /// Time until the next reap, if it must wait. While the store is unavailable, nothing is

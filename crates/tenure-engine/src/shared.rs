@@ -19,6 +19,9 @@ use crate::outcome_counts::OutcomeCounts;
 use crate::rng::Rng;
 use crate::settings_watcher::ActiveSettings;
 
+/// Calls that write nothing.
+const READS: [&str; 3] = ["settings", "choose", "find"];
+
 /// State shared by all tasks of an engine.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
@@ -130,6 +133,8 @@ impl Shared {
     ) -> Result<T, StoreError> {
         let answer = self.metrics.call(verb, until, answer).await;
         match &answer {
+            // A store that is read-only or locked still answers these.
+            Ok(_) if READS.contains(&verb) => {}
             Ok(_) => self.store_answered(),
             Err(error) => {
                 let (text, hint) = (error.summary(), error.hint());
@@ -149,9 +154,17 @@ impl Shared {
         if let Some(away) = self.vitals.store_answered(now) {
             let away = tenure_core::brief_duration(away);
             tracing::info!(away, "the store answered again");
-            self.held_leases.store_is_back(now);
-            self.claim_loops.notify_one();
+            self.poll_again();
+            if let Some(sender) = &self.config.sender {
+                sender.poll_again();
+            }
         }
+    }
+
+    /// Claims at once, although earlier claims failed.
+    pub(crate) fn poll_again(&self) {
+        self.held_leases.store_is_back(Instant::now());
+        self.claim_loops.notify_one();
     }
 
     /// Time until the next reap, if it must wait because the store is or was unavailable.
