@@ -69,9 +69,17 @@ struct Signs {
     answered: Option<Instant>,
     /// First failure since then.
     failing_since: Option<Instant>,
+    /// The failure was logged.
+    is_told: bool,
     /// End and length of the last outage.
     outage: Option<(Instant, Duration)>,
 }
+
+/// Time after an outage in which a failure is logged only if it lasts: some connections may not be
+/// renewed yet.
+const RECOVERY_TIME: Duration = Duration::from_secs(10);
+/// Length of a failure that counts as lasting.
+const LASTING: Duration = Duration::from_secs(1);
 
 /// Interval at which the reaper checks that the store answers again.
 const AWAY_POLL: Duration = Duration::from_millis(500);
@@ -119,7 +127,7 @@ impl Vitals {
     }
 
     /// Records an answer of the store to a write. After a failure, returns the time since the last answer.
-    pub(crate) fn store_answered(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn store_answered(&self, now: Instant) -> Option<(Duration, bool)> {
         let mut signs = self.signs();
         let before = signs.answered.replace(now);
         let since = signs.failing_since.take()?;
@@ -127,7 +135,7 @@ impl Vitals {
         signs.store = None;
         let away = now - before.unwrap_or(since);
         signs.outage = Some((now, away));
-        Some(away)
+        Some((away, std::mem::take(&mut signs.is_told)))
     }
 
     /// True from a failure of the store until it accepts a write.
@@ -148,22 +156,26 @@ impl Vitals {
         (away >= heartbeat && now < from).then(|| from - now)
     }
 
-    /// Records a store failure. Returns true if it should be logged: the first failure since the
-    /// last answer, or another one that a retry cannot help.
+    /// Records a store failure. Returns true if it should be logged: the first one of an outage, or
+    /// another one that a retry cannot help.
     pub(crate) fn store_failed(&self, reason: &str, is_transient: bool) -> bool {
         let now = Instant::now();
         let mut signs = self.signs();
         signs.store = Some(reason.to_owned());
-        let is_new = signs.failing_since.is_none();
-        signs.failing_since.get_or_insert(now);
-        if !is_new && is_transient {
-            return false;
+        let since = *signs.failing_since.get_or_insert(now);
+        if is_transient {
+            let ended = signs.outage.map(|(ended, _)| ended);
+            let is_recovering = ended.is_some_and(|ended| now < ended + RECOVERY_TIME);
+            let is_news = !signs.is_told && (!is_recovering || now >= since + LASTING);
+            signs.is_told |= is_news;
+            return is_news;
         }
         let core = reason.split_once(": ").map_or(reason, |(_verb, core)| core);
         let should_log = signs.logged.len() < LOGGED_FAILURES
             && !signs.logged.iter().any(|logged| logged == core);
         if should_log {
             signs.logged.push(core.to_owned());
+            signs.is_told = true;
         }
         should_log
     }
@@ -239,16 +251,25 @@ mod tests {
         assert_eq!(problem(now + while_ago * 2), None);
     }
 
-    #[test]
-    fn a_failing_store_is_logged_once_until_it_answers() {
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_store_is_logged_once_until_it_answers() {
         let vitals = Vitals::new(Instant::now());
-        assert!(vitals.store_failed("claim: the connection was closed", true));
-        assert!(!vitals.store_failed("reap: the connection was closed", true));
-        assert!(!vitals.store_failed("claim: the database starts up", true));
+        let fails = || vitals.store_failed("claim: the connection was closed", true);
+        assert!(fails());
+        assert!(!fails());
         assert!(vitals.store_failed("claim: the role does not exist", false));
         assert!(!vitals.store_failed("reap: the role does not exist", false));
-        assert!(vitals.store_answered(Instant::now()).is_some());
-        assert!(vitals.store_failed("claim: the connection was closed", true));
+        let answered = || vitals.store_answered(Instant::now());
+        assert_eq!(answered(), Some((Duration::ZERO, true)));
+        // Shortly after an outage, only a lasting failure is logged.
+        assert!(!fails());
+        assert_eq!(answered(), Some((Duration::ZERO, false)));
+        assert!(!fails());
+        advance(LASTING).await;
+        assert!(fails());
+        assert_eq!(answered(), Some((LASTING, true)));
+        advance(RECOVERY_TIME).await;
+        assert!(fails());
     }
 
     #[tokio::test(start_paused = true)]
@@ -259,11 +280,11 @@ mod tests {
         assert_eq!(vitals.store_answered(Instant::now()), None);
         assert_eq!(delay(), None);
         for (away, waits) in [(1, false), (7, true)] {
-            assert!(vitals.store_failed("claim: the connection was closed", true));
+            let _is_news = vitals.store_failed("claim: the connection was closed", true);
             assert!(delay().is_some(), "the store is away");
             advance(Duration::from_secs(away)).await;
             let ended = vitals.store_answered(Instant::now());
-            assert_eq!(ended, Some(Duration::from_secs(away)));
+            assert_eq!(ended.map(|(away, _)| away), Some(Duration::from_secs(away)));
             assert_eq!(delay(), waits.then_some(heartbeat));
             advance(heartbeat).await;
             assert_eq!(delay(), None);

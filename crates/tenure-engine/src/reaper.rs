@@ -21,6 +21,7 @@ use crate::shared::Shared;
 use crate::tasks::Tasks;
 
 const LEASES_PER_STATEMENT: u32 = 100;
+const ITEM_IS_DEAD: &str = "a lease lapsed too often; its item is dead";
 const FIND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum statements of a run; the rest waits for the next run.
 const STATEMENTS_PER_RUN: u32 = 1000;
@@ -104,10 +105,10 @@ pub(crate) async fn report(shared: &Shared, reaped: &[Reaped]) {
     let labels = labels(shared, &dead).await;
     for item in dead {
         let (holder, stale) = (&item.holder, item.stale);
-        const TEXT: &str = "a lease lapsed too often; its item is dead";
-        match labels.iter().find(|label| label.id == item.id) {
-            Some(label) => log_item!(warn, label, holder, ?stale, "{TEXT}"),
-            None => warn!(item = %item.id, holder, ?stale, "{TEXT}"),
+        if let Some(label) = labels.iter().find(|label| label.id == item.id) {
+            log_item!(warn, label, holder, ?stale, "{ITEM_IS_DEAD}");
+        } else {
+            warn!(item = %item.id, holder, ?stale, "{ITEM_IS_DEAD}");
         }
     }
 }

@@ -151,9 +151,13 @@ impl Shared {
 
     fn store_answered(&self) {
         let now = Instant::now();
-        if let Some(away) = self.vitals.store_answered(now) {
+        if let Some((away, is_told)) = self.vitals.store_answered(now) {
             let away = tenure_core::brief_duration(away);
-            tracing::info!(away, "the store answered again");
+            if is_told {
+                tracing::info!(away, "the store answered again");
+            } else {
+                tracing::debug!(away, "the store answered again");
+            }
             self.poll_again();
             if let Some(sender) = &self.config.sender {
                 sender.poll_again();

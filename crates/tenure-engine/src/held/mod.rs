@@ -18,6 +18,7 @@ use tenure_core::{Held, Item, ItemId, KeyStatus, Outcome, RetryRules, settle_run
 use tokio::time::Instant;
 
 use self::limits::Limits;
+use self::owed::Owed;
 pub(crate) use owed::OwedRelease;
 pub(crate) use renewal::{LostHold, OverdueItem, RenewalBatch};
 pub(crate) use step::{ClaimRequest, GivenUp, Step, StoreWork};
@@ -65,9 +66,7 @@ struct HeldState {
     is_stopping: bool,
     /// Orphaned calls being recorded.
     returning: u32,
-    owed: VecDeque<OwedRelease>,
-    /// The releaser runs.
-    is_releasing: bool,
+    owed: Owed,
     /// Calls to record whose lease is lost.
     orphans: Vec<OrphanedCall>,
     limits: Limits,
@@ -160,8 +159,7 @@ impl HeldLeases {
             is_isolated_claim_pending: false,
             is_stopping: false,
             returning: 0,
-            owed: VecDeque::new(),
-            is_releasing: false,
+            owed: Owed::default(),
             orphans: Vec::new(),
             limits: Limits::new(handler),
         }))

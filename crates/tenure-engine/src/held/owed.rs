@@ -3,6 +3,7 @@
 //! that an outage is not counted as a crash. Items whose handler runs when the lease is lost are
 //! not released: their lease lapses.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tenure_core::store::{Rest, Settle};
@@ -16,6 +17,14 @@ use crate::item_queues::ItemQueues;
 /// Maximum claims without an answer that wait for their release. At this number the worker claims
 /// nothing, so that a long outage does not fill the memory.
 const OWED_CLAIMS_MAX: usize = 8;
+
+/// The releases that the store has not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct Owed {
+    releases: VecDeque<OwedRelease>,
+    /// A releaser runs.
+    has_releaser: bool,
+}
 
 /// A release that the store has not answered yet.
 #[derive(Debug)]
@@ -60,43 +69,47 @@ impl HeldLeases {
         let mut state = self.state();
         if state.is_stopping {
             // The worker does not wait for a claim that the store has probably never seen.
-            state.owed.retain(|owed| !owed.is_second_look);
+            state.owed.releases.retain(|owed| !owed.is_second_look);
         }
-        let due = state.owed.iter().enumerate();
+        let due = state.owed.releases.iter().enumerate();
         let due = due.min_by_key(|(_, owed)| owed.due_at);
-        let first = due.map(|(at, _)| at).and_then(|at| state.owed.remove(at));
-        state.is_releasing = first.is_some();
+        let first = due
+            .map(|(at, _)| at)
+            .and_then(|at| state.owed.releases.remove(at));
+        state.owed.has_releaser = first.is_some();
         first
     }
 
     /// Puts a release back that has to be sent again.
     pub(crate) fn owe_again(&self, owed: OwedRelease) {
-        self.state().owed.push_back(owed);
+        self.state().owed.releases.push_back(owed);
     }
 }
 
 impl HeldState {
     /// True if releases are owed and no releaser runs; it counts as running from now on.
     pub(super) fn start_releaser(&mut self) -> bool {
-        let must_start = !self.is_releasing && !self.owed.is_empty();
-        self.is_releasing |= must_start;
+        let must_start = !self.owed.has_releaser && !self.owed.releases.is_empty();
+        self.owed.has_releaser |= must_start;
         must_start
     }
 
     /// True if nothing is owed or being released.
     pub(super) fn has_released(&self) -> bool {
-        !self.is_releasing && self.owed.is_empty()
+        !self.owed.has_releaser && self.owed.releases.is_empty()
     }
 
     /// True if so many claims wait for their release that the worker claims nothing.
     pub(super) fn owes_too_much(&self) -> bool {
-        let claims = self.owed.iter().filter(|owed| owed.is_of_claim());
+        let claims = self.owed.releases.iter().filter(|owed| owed.is_of_claim());
         claims.count() >= OWED_CLAIMS_MAX
     }
 
     /// Owes the release of a claim that brought no items to this worker.
     pub(super) fn owe_claim(&mut self, token: Token, now: Instant) {
-        self.owed.push_back(OwedRelease::of_claim(token, now));
+        self.owed
+            .releases
+            .push_back(OwedRelease::of_claim(token, now));
     }
 
     /// Owes the release of these items of a lease.
@@ -113,7 +126,7 @@ impl HeldState {
         let items = ids.into_iter().map(|id| (id, Outcome::RELEASE));
         let mut settle = Settle::new(token.clone());
         settle.items.extend(items);
-        self.owed.push_back(OwedRelease {
+        self.owed.releases.push_back(OwedRelease {
             settle,
             queues: Arc::clone(queues),
             due_at: now,

@@ -89,7 +89,7 @@ impl HeldLeases {
             }));
         }
         let is_idle = state.busy_executors == 0 && state.leases.is_empty();
-        if state.is_stopping && is_idle && state.claims == 0 && state.owed.is_empty() {
+        if state.is_stopping && is_idle && state.claims == 0 && state.has_released() {
             return Step::Over;
         }
         Step::Wait(state.next_at(now))
