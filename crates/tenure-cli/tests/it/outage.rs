@@ -1,6 +1,13 @@
 //! Outages of the database: no crash is counted for items that no handler had begun, nothing is
 //! lost or settled twice, and the log tells of each outage once.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by a panic, also in a function that the test calls"
+)]
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::process::{Child, Stdio};

@@ -427,13 +427,15 @@ async fn outages(world: Arc<World>) {
     let plan = &world.plan;
     let mut rng = rng(plan.seed, 6);
     let term = plan.settings.term.length();
-    while plan.kinds.outages {
+    if !plan.kinds.outages {
+        return;
+    }
+    loop {
         sleep(term.mul_f64(rng.random_range(0.5..2.0))).await;
         world.set_outage(Some(Instant::now()));
         sleep(term.mul_f64(rng.random_range(0.2..3.0))).await;
         world.set_outage(None);
     }
-    std::future::pending().await
 }
 
 /// Injects faults until it is dropped.
