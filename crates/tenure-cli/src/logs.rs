@@ -88,7 +88,7 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, Invalid> {
 const QUIETED: [&str; 3] = [
     "sqlx_core::pool=error",
     "sqlx::pool=error",
-    "sqlx::postgres::notice=warn",
+    "sqlx::postgres::notice=error",
 ];
 
 /// The current time in UTC, followed by the worker's id.

@@ -100,6 +100,8 @@ pub(crate) struct PendingSettle {
     pub(crate) no: LeaseNo,
     pub(crate) settle: Settle,
     pub(crate) queues: Arc<ItemQueues>,
+    /// An item whose handler exceeded `max_hold` and may still run.
+    pub(crate) running: Option<ItemId>,
     /// Time to which the ages of the calls refer.
     at: Instant,
 }
@@ -110,6 +112,7 @@ impl PendingSettle {
             no,
             settle: Settle::new(token),
             queues,
+            running: None,
             at,
         }
     }

@@ -2,16 +2,18 @@
 //! batch is settled while the next is claimed; executors run the handlers in between.
 //!
 //! A claim without an answer is released by its token. A settle without an answer is repeated while
-//! the lease lasts, for at most `max_hold`; the store gives a repeated settle the same answer.
+//! the lease lasts, for at most `max_hold`; the store gives a repeated settle the same answer. After
+//! that its items are released: once a renewal has failed, no outcome may be settled. The releaser
+//! sends the releases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tenure_core::store::{Claim, Isolation, LeaseStore, Recovered, Rest, Settle, Settlement};
+use tenure_core::store::{Claim, Isolation, LeaseStore, Recovered, Settle, Settlement};
 use tenure_core::webhook::AttemptOutcome;
-use tenure_core::{Held, OutcomeKind, Refusal, Token};
+use tenure_core::{Held, OutcomeKind, Refusal};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, error, info, warn};
 
@@ -20,7 +22,7 @@ use crate::chooser::Room;
 use crate::config::{EngineConfig, Recovery};
 use crate::executor;
 use crate::handler::Readiness;
-use crate::held::{ClaimRequest, Step, StoreWork};
+use crate::held::{ClaimRequest, GivenUp, Step, StoreWork};
 use crate::held_lease::{HeldLease, less_margin};
 use crate::item_queues::ItemQueues;
 use crate::metrics::{
@@ -29,6 +31,7 @@ use crate::metrics::{
 };
 use crate::orphaned_calls;
 use crate::reaper;
+use crate::releaser;
 use crate::shared::Shared;
 use crate::tasks::Tasks;
 
@@ -39,8 +42,6 @@ const CLAIM_LOOPS_CHOOSING: u32 = 3;
 
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
-/// Timeout of one attempt to release a claim.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number of claim loops for this configuration.
 pub(crate) fn count(config: &EngineConfig) -> u32 {
@@ -103,6 +104,9 @@ fn is_ready(shared: &Shared) -> bool {
 
 async fn perform(shared: &Arc<Shared>, tasks: &Tasks, work: StoreWork) {
     orphaned_calls::spawn(shared, tasks, work.orphans);
+    if work.must_release {
+        releaser::spawn(shared, tasks);
+    }
     match (work.settle, work.claim) {
         (Some(pending), Some(request)) => settle_and_claim(shared, tasks, pending, request).await,
         (Some(pending), None) => settle_in_loop(shared, pending).await,
@@ -121,12 +125,12 @@ async fn settle_and_claim(
     let settle = pending.sent_at(Instant::now());
     let call = shared.leases().settle_and_claim(settle, &claim);
     let answer = shared.call("settle_and_claim", bound(&request), call).await;
-    report_recovered(shared, &claim);
+    report_recovered(shared, &claim).await;
     if let Ok((settlement, held)) = answer {
         take_settled(shared, &pending, &settlement);
         take_claimed(shared, tasks, &request, held);
     } else {
-        claim_failed(shared, tasks, &request);
+        claim_failed(shared, &request);
         settle_in_loop(shared, pending).await;
     }
 }
@@ -174,9 +178,9 @@ async fn claim_and_take(shared: &Arc<Shared>, tasks: &Tasks, request: ClaimReque
     let claim = claim_of(shared, &request).await;
     let call = shared.leases().claim(&claim);
     let answer = shared.call("claim", bound(&request), call).await;
-    report_recovered(shared, &claim);
+    report_recovered(shared, &claim).await;
     let Ok(held) = answer else {
-        claim_failed(shared, tasks, &request);
+        claim_failed(shared, &request);
         return false;
     };
     let is_full = held.as_ref().is_some_and(|held| held.is_full);
@@ -191,6 +195,8 @@ async fn claim_of(shared: &Shared, request: &ClaimRequest) -> Claim {
     let recovery = match rows.recovery {
         // The reaper ends lapsed leases, and counts and logs their items.
         Recovery::ByReaper => None,
+        // As the reaper, claims leave the holders time after an outage.
+        Recovery::InClaim if shared.reap_delay().is_some() => None,
         Recovery::InClaim => Some(shared.live.borrow().settings.lapse_policy()),
     };
     let mut claim = Claim::new(request.token.clone(), request.limit);
@@ -212,10 +218,10 @@ async fn claim_of(shared: &Shared, request: &ClaimRequest) -> Claim {
 }
 
 /// Counts and logs the items whose lapsed leases the claim ended, as the reaper does.
-fn report_recovered(shared: &Shared, claim: &Claim) {
+async fn report_recovered(shared: &Shared, claim: &Claim) {
     let reaped = claim.recovered.as_ref().map(Recovered::take);
     if let Some(reaped) = reaped.filter(|reaped| !reaped.is_empty()) {
-        reaper::report(shared, &reaped);
+        reaper::report(shared, &reaped).await;
     }
 }
 
@@ -238,22 +244,18 @@ fn take_claimed(shared: &Arc<Shared>, tasks: &Tasks, request: &ClaimRequest, hel
         }
     }
     let chance = shared.rng.chance();
-    match shared.held_leases.claimed(request, held, now, chance) {
-        Ok(count) => {
-            if request.target.timing.heartbeat < shared.live.borrow().heartbeat() {
-                // The claim used older settings with a shorter heartbeat: the heartbeat and the
-                // watchdog must check sooner.
-                shared.tuned.notify_waiters();
-            }
-            spawn_executors(shared, tasks);
-            let executors = shared.live.borrow().settings.concurrency;
-            for _ in 0..count.min(executors) {
-                shared.executors.notify_one();
-            }
-            report_load(shared);
-        }
-        Err(()) => release(shared, tasks, request.token.clone()),
+    let count = shared.held_leases.claimed(request, held, now, chance);
+    if request.target.timing.heartbeat < shared.live.borrow().heartbeat() {
+        // The claim used older settings with a shorter heartbeat: the heartbeat and the watchdog
+        // must check sooner.
+        shared.tuned.notify_waiters();
     }
+    spawn_executors(shared, tasks);
+    let executors = shared.live.borrow().settings.concurrency;
+    for _ in 0..count.min(executors) {
+        shared.executors.notify_one();
+    }
+    report_load(shared);
 }
 
 /// Starts executors for the waiting items, up to the concurrency.
@@ -263,35 +265,9 @@ fn spawn_executors(shared: &Arc<Shared>, tasks: &Tasks) {
     }
 }
 
-fn claim_failed(shared: &Arc<Shared>, tasks: &Tasks, request: &ClaimRequest) {
+fn claim_failed(shared: &Shared, request: &ClaimRequest) {
     let (now, chance) = (Instant::now(), shared.rng.chance());
     shared.held_leases.claim_failed(request, now, chance);
-    release(shared, tasks, request.token.clone());
-}
-
-/// Releases a claim whose items no executor will work on. Without the release, the items would stay
-/// claimed until the lease lapses.
-fn release(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
-    let shared = Arc::clone(shared);
-    let term = shared.live.borrow().settings.term.length();
-    let until = Instant::now() + term;
-    info!("releasing a claim: its answer came too late or not at all");
-    tasks.spawn("release", async move {
-        let release = Settle::new(token).rest(Rest::Release);
-        let mut wait = RETRY_DELAY_MIN;
-        // After the term the reaper ends the lease.
-        while Instant::now() < until {
-            let bound = until.min(Instant::now() + RELEASE_TIMEOUT);
-            let settle = shared.leases().settle(&release);
-            if shared.metrics.call("settle", bound, settle).await.is_ok() {
-                break;
-            }
-            sleep(wait).await;
-            wait = (wait * 2).min(RETRY_DELAY_MAX);
-        }
-        shared.held_leases.returned();
-        shared.cleared.notify_waiters();
-    });
 }
 
 /// Settles, but no longer than for `max_hold`, so that no item stays held forever.
@@ -308,6 +284,7 @@ pub(crate) async fn settle_until(
     until: Instant,
 ) {
     let mut wait = RETRY_DELAY_MIN;
+    let mut why = GivenUp::Unanswered;
     while Instant::now() < until && shared.held_leases.is_live(pending.no, Instant::now()) {
         let term = shared.live.borrow().settings.term.length();
         let bound = Instant::now() + less_margin(term) / 2;
@@ -317,14 +294,21 @@ pub(crate) async fn settle_until(
                 take_settled(shared, &pending, &settlement);
                 return report_load(shared);
             }
-            Err(error) if !error.is_transient() => break,
+            Err(error) if !error.is_transient() => {
+                why = GivenUp::Rejected;
+                break;
+            }
             Err(_) => sleep(wait).await,
         }
         wait = (wait * 2).min(RETRY_DELAY_MAX);
     }
     let items = pending.settle.items.len();
-    warn!(items, "gave up a settle; the lease lapses");
-    shared.held_leases.abandon(pending, Instant::now());
+    match why {
+        GivenUp::Unanswered => warn!(items, "gave up a settle; its items will be released"),
+        GivenUp::Rejected => warn!(items, "gave up a settle; the leases of its items lapse"),
+    }
+    shared.held_leases.abandon(pending, why, Instant::now());
+    shared.claim_loops.notify_one();
 }
 
 /// Applies the answer of a settle and reports it.
@@ -359,9 +343,11 @@ fn report_settled(shared: &Shared, pending: &PendingSettle, settlement: &Settlem
         let reason = [("reason", why.as_str())];
         shared.metrics.count(REFUSED, &reason, 1);
         if why == Refusal::OutOfTurn {
-            error!(%item, %why, "a settle was refused out of turn; this is a bug of Tenure");
+            let queue = pending.queues.get(item);
+            error!(%item, queue, %why, "a settle was refused out of turn; this is a bug of Tenure");
         } else {
-            warn!(%item, %why, "a settle was refused; another worker has the item");
+            let queue = pending.queues.get(item);
+            warn!(%item, queue, %why, "a settle was refused; the lease had ended");
         }
     }
     report_calls(shared, settle, settlement);

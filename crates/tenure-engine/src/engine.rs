@@ -106,6 +106,13 @@ impl Wake {
             shared.wake();
         }
     }
+
+    /// Polls for work at once, because the store answers again.
+    pub(crate) fn poll_again(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.poll_again();
+        }
+    }
 }
 
 /// Result of [`Engine::stop`].
@@ -232,9 +239,14 @@ impl Engine {
         if left > 0 {
             warn!(left, "could not release all items; their leases lapse");
         }
-        if shared.config.duties.reaper == Duty::Done {
+        if self.must_reap() {
             reaper::reap(shared, &self.tasks).await;
         }
+    }
+
+    /// True if the engine reaps once more before it ends.
+    fn must_reap(&self) -> bool {
+        self.shared.config.duties.reaper == Duty::Done && self.shared.reap_delay().is_none()
     }
 
     /// Stops claiming, releases unstarted items, lets running ones finish within the shutdown
@@ -267,7 +279,7 @@ impl Engine {
         let left = shared.held_leases.load().held;
         let cause = [("cause", "shutdown")];
         shared.metrics.count(TERMINATED, &cause, 1);
-        if shared.config.duties.reaper == Duty::Done {
+        if self.must_reap() {
             // Reap once more: leases that lapsed during the stop need not wait for another reaper.
             drop(timeout(STOP_GRACE, reaper::reap(&shared, &self.tasks)).await);
         }

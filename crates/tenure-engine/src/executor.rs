@@ -1,19 +1,19 @@
 //! Executor: runs handlers on one item after another. A worker has up to `worker.concurrency`
 //! executors.
 
-use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Content, Event, Failure, Item, ItemId, Outcome, brief_duration};
+use tenure_core::{Content, Failure, Item, Outcome, brief_duration};
 use tokio::time::Instant;
-use tracing::{Instrument as _, debug, info, warn};
+use tracing::Instrument as _;
 
 use crate::attachment::Attachment;
 use crate::handle_span;
 use crate::handler::{Failed, Handler};
 use crate::held::{HandlerReport, Next, Nudge, StartedItem};
+use crate::item_label::{ItemLabel, log_item};
 use crate::metrics::{HANDLER_SECONDS, PANICS};
 use crate::shared::Shared;
 
@@ -60,6 +60,7 @@ async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
         mut item,
         mut cx,
         rules,
+        label,
     } = start;
     let id = item.id;
     let failures = item.counters.failures;
@@ -72,8 +73,6 @@ async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
     }
     let route = shared.handler.route_name(&item).unwrap_or_default();
     let call = cx.call.clone();
-    let attempt = cx.attempt();
-    let event_id = item.content.event().and_then(Event::event_id);
     let cancel = cx.cancel.clone();
     let (span, record) = handle_span::begin(shared, &mut item, &mut cx, route);
     let began = Instant::now();
@@ -89,7 +88,7 @@ async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
     // Dropping the handler's future may panic, too.
     if catch_unwind(AssertUnwindSafe(|| drop(handling))).is_err() {
         shared.metrics.count(PANICS, &[], 1);
-        warn!(item = %id, "a handler panicked when it was dropped");
+        log_item!(warn, label, "a handler panicked when it was dropped");
     }
     // The pattern of the route bounds the number of series.
     shared
@@ -111,7 +110,7 @@ async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
             chance: shared.rng.chance(),
         })
     });
-    span.in_scope(|| log_outcome(id, event_id, attempt, outcome.as_ref()));
+    span.in_scope(|| log_outcome(&label, outcome.as_ref()));
     if let Some(record) = record {
         handle_span::end(shared, *record, took, outcome.as_ref());
     }
@@ -126,27 +125,19 @@ async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
 }
 
 /// Logs the outcome of an attempt; `None`: the lease ended before the handler answered.
-fn log_outcome(
-    id: ItemId,
-    event_id: Option<impl Display>,
-    attempt: u32,
-    outcome: Option<&Outcome>,
-) {
-    let event = event_id.map(tracing::field::display);
+fn log_outcome(label: &ItemLabel, outcome: Option<&Outcome>) {
     match outcome {
-        None => debug!(item = %id, event, "cancelled a handler: its lease is over"),
-        Some(Outcome::Done) => debug!(item = %id, event, attempt, "done"),
-        Some(Outcome::Release { after }) => {
-            debug!(item = %id, event, attempt, ?after, "released");
-        }
+        None => log_item!(info, label, "cancelled a handler: its lease is over"),
+        Some(Outcome::Done) => log_item!(debug, label, "done"),
+        Some(Outcome::Release { after }) => log_item!(debug, label, ?after, "released"),
         Some(Outcome::Retry { after, error }) => {
             let error = cut(error);
             let after = brief_duration(*after);
-            info!(item = %id, event, attempt, after, error, "failed; will be retried");
+            log_item!(info, label, after, error, "failed; will be retried");
         }
         Some(Outcome::Dead { reason, error }) => {
             let error = cut(error);
-            warn!(item = %id, event, attempt, reason, error, "failed; the item is dead");
+            log_item!(warn, label, reason, error, "failed; the item is dead");
         }
     }
 }

@@ -65,7 +65,24 @@ struct Signs {
     store: Option<String>,
     /// Errors logged since the store last answered.
     logged: Vec<String>,
+    /// Last answer of the store to a write.
+    answered: Option<Instant>,
+    /// First failure since then.
+    failing_since: Option<Instant>,
+    /// The failure was logged.
+    is_told: bool,
+    /// End and length of the last outage.
+    outage: Option<(Instant, Duration)>,
 }
+
+/// Time after an outage in which a failure is logged only if it lasts: some connections may not be
+/// renewed yet.
+const RECOVERY_TIME: Duration = Duration::from_secs(10);
+/// Length of a failure that counts as lasting.
+const LASTING: Duration = Duration::from_secs(1);
+
+/// Interval at which the reaper checks that the store answers again.
+const AWAY_POLL: Duration = Duration::from_millis(500);
 
 /// Number of intervals that the reaper may miss before the worker counts as not ready. A failed
 /// renewal counts as a problem for the same number of intervals.
@@ -107,27 +124,58 @@ impl Vitals {
 
     pub(crate) fn reaped(&self, now: Instant) {
         self.signs().reap = Some(now);
-        self.store_answered();
     }
 
-    pub(crate) fn store_answered(&self) {
+    /// Records an answer of the store to a write. After a failure, returns the time since the last answer.
+    pub(crate) fn store_answered(&self, now: Instant) -> Option<(Duration, bool)> {
         let mut signs = self.signs();
+        let before = signs.answered.replace(now);
+        let since = signs.failing_since.take()?;
         signs.logged.clear();
-        if signs.store.take().is_some() {
-            tracing::info!("the store answered again");
-        }
+        signs.store = None;
+        let away = now - before.unwrap_or(since);
+        signs.outage = Some((now, away));
+        Some((away, std::mem::take(&mut signs.is_told)))
     }
 
-    /// Records a store failure. Returns true if it should be logged: the first failure since the
-    /// last answer, or a failure with a new reason.
-    pub(crate) fn store_failed(&self, reason: &str) -> bool {
+    /// True from a failure of the store until it accepts a write.
+    pub(crate) fn is_store_failing(&self) -> bool {
+        self.signs().failing_since.is_some()
+    }
+
+    /// Time until the next reap, if it must wait. While the store is unavailable, nothing is
+    /// reaped: the reap could be the first call that is answered. After an outage of a heartbeat or
+    /// more, the holders of lapsed leases have one heartbeat to release what no handler has begun.
+    pub(crate) fn reap_delay(&self, now: Instant, heartbeat: Duration) -> Option<Duration> {
+        let signs = self.signs();
+        if signs.failing_since.is_some() {
+            return Some(AWAY_POLL);
+        }
+        let (ended, away) = signs.outage?;
+        let from = ended + heartbeat;
+        (away >= heartbeat && now < from).then(|| from - now)
+    }
+
+    /// Records a store failure. Returns true if it should be logged: the first one of an outage, or
+    /// another one that a retry cannot help.
+    pub(crate) fn store_failed(&self, reason: &str, is_transient: bool) -> bool {
+        let now = Instant::now();
         let mut signs = self.signs();
         signs.store = Some(reason.to_owned());
+        let since = *signs.failing_since.get_or_insert(now);
+        if is_transient {
+            let ended = signs.outage.map(|(ended, _)| ended);
+            let is_recovering = ended.is_some_and(|ended| now < ended + RECOVERY_TIME);
+            let is_news = !signs.is_told && (!is_recovering || now >= since + LASTING);
+            signs.is_told |= is_news;
+            return is_news;
+        }
         let core = reason.split_once(": ").map_or(reason, |(_verb, core)| core);
         let should_log = signs.logged.len() < LOGGED_FAILURES
             && !signs.logged.iter().any(|logged| logged == core);
         if should_log {
             signs.logged.push(core.to_owned());
+            signs.is_told = true;
         }
         should_log
     }
@@ -177,6 +225,7 @@ fn text(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use tenure_core::Settings;
+    use tokio::time::advance;
 
     use super::*;
 
@@ -202,23 +251,52 @@ mod tests {
         assert_eq!(problem(now + while_ago * 2), None);
     }
 
-    #[test]
-    fn a_failing_store_is_logged_once_per_reason_until_it_answers() {
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_store_is_logged_once_until_it_answers() {
         let vitals = Vitals::new(Instant::now());
-        assert!(vitals.store_failed("claim: the connection was closed"));
-        assert!(!vitals.store_failed("reap: the connection was closed"));
-        assert!(vitals.store_failed("claim: the database is read-only"));
-        assert!(!vitals.store_failed("claim: the connection was closed"));
-        vitals.store_answered();
-        assert!(vitals.store_failed("claim: the connection was closed"));
-        vitals.reaped(Instant::now());
-        assert!(vitals.store_failed("claim: the connection was closed"));
+        let fails = || vitals.store_failed("claim: the connection was closed", true);
+        assert!(fails());
+        assert!(!fails());
+        assert!(vitals.store_failed("claim: the role does not exist", false));
+        assert!(!vitals.store_failed("reap: the role does not exist", false));
+        let answered = || vitals.store_answered(Instant::now());
+        assert_eq!(answered(), Some((Duration::ZERO, true)));
+        // Shortly after an outage, only a lasting failure is logged.
+        assert!(!fails());
+        assert_eq!(answered(), Some((Duration::ZERO, false)));
+        assert!(!fails());
+        advance(LASTING).await;
+        assert!(fails());
+        assert_eq!(answered(), Some((LASTING, true)));
+        advance(RECOVERY_TIME).await;
+        assert!(fails());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_reaper_waits_during_an_outage_and_for_one_heartbeat_after_it() {
+        let heartbeat = Duration::from_secs(7);
+        let vitals = Vitals::new(Instant::now());
+        let delay = || vitals.reap_delay(Instant::now(), heartbeat);
+        assert_eq!(vitals.store_answered(Instant::now()), None);
+        assert_eq!(delay(), None);
+        for (away, waits) in [(1, false), (7, true)] {
+            let _is_news = vitals.store_failed("claim: the connection was closed", true);
+            assert!(delay().is_some(), "the store is away");
+            advance(Duration::from_secs(away)).await;
+            let ended = vitals.store_answered(Instant::now());
+            assert_eq!(ended.map(|(away, _)| away), Some(Duration::from_secs(away)));
+            assert_eq!(delay(), waits.then_some(heartbeat));
+            advance(heartbeat).await;
+            assert_eq!(delay(), None);
+            assert_eq!(vitals.store_answered(Instant::now()), None);
+        }
     }
 
     #[test]
     fn a_store_that_fails_differently_each_time_does_not_fill_the_log() {
         let vitals = Vitals::new(Instant::now());
-        let logged = (0..100).filter(|number| vitals.store_failed(&format!("claim: no. {number}")));
+        let logged =
+            (0..100).filter(|number| vitals.store_failed(&format!("claim: no. {number}"), false));
         assert_eq!(logged.count(), LOGGED_FAILURES);
     }
 }

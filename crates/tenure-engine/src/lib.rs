@@ -42,6 +42,7 @@ mod held;
 mod held_lease;
 #[cfg(feature = "testing")]
 mod inline;
+mod item_label;
 mod item_queues;
 mod keeper;
 pub mod metrics;
@@ -53,6 +54,7 @@ mod pruner;
 mod reaper;
 mod registry;
 mod relay;
+mod releaser;
 mod replayer;
 mod rng;
 mod round;

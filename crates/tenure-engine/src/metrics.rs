@@ -103,7 +103,7 @@ const COUNTERS: [&str; 9] = [
 ];
 
 /// Verbs of an engine's calls of the store.
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 13] = [
     "claim",
     "settle",
     "settle_and_claim",
@@ -116,6 +116,7 @@ const VERBS: [&str; 12] = [
     "leave",
     "choose",
     "record_calls",
+    "find",
 ];
 
 type Labels<'a> = &'a [(&'static str, &'a str)];

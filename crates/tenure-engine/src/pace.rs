@@ -89,6 +89,12 @@ impl Pace {
         }
     }
 
+    /// Polls at once, because the store answers again.
+    pub(crate) fn reset(&mut self, now: Instant) {
+        self.errors = 0;
+        self.wake(now);
+    }
+
     /// Polls at once, unless the store is failing.
     pub(crate) fn wake(&mut self, now: Instant) {
         if self.errors == 0 {

@@ -38,6 +38,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                         break;
                     }
                 }
+                // An outage is logged by the tasks that call the store all the time.
+                Err(error) if error.is_transient() => break,
                 Err(error) => {
                     warn!(error = error.to_string(), "a prune round failed");
                     break;

@@ -1,16 +1,19 @@
-//! Registry: reports this worker and its load to the cluster at each heartbeat.
+//! Registry: reports this worker and its load to the cluster at each heartbeat, and each second
+//! while the store fails.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::QueueName;
 use tenure_core::store::WorkerReport;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use crate::config::EngineConfig;
 use crate::shared::Shared;
 
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of the reports while the store fails: they show when it accepts writes again.
+const AWAY_POLL: Duration = Duration::from_secs(1);
 
 /// Reports until the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -21,8 +24,14 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let until = Instant::now() + STORE_TIMEOUT;
         let answer = shared.keeper_store.report(&report, None);
         // Informational: without reports, other processes see the worker as missing.
-        drop(shared.metrics.call("report", until, answer).await);
-        sleep(wait).await;
+        drop(shared.call("report", until, answer).await);
+        let next = Instant::now() + wait;
+        loop {
+            sleep_until(next.min(Instant::now() + AWAY_POLL)).await;
+            if Instant::now() >= next || shared.vitals.is_store_failing() {
+                break;
+            }
+        }
     }
 }
 

@@ -27,7 +27,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let step = shared.store.replay_operations().step_replay(&request);
         let stepped = shared.metrics.call("step_replay", until, step).await;
         let stepped = stepped.unwrap_or_else(|error| {
-            warn!(%error, "could not run the next step of a replay");
+            // An outage is logged by the tasks that call the store all the time.
+            if !error.is_transient() {
+                warn!(%error, "could not run the next step of a replay");
+            }
             Stepped::default()
         });
         if let Some(operation) = &stepped.operation {

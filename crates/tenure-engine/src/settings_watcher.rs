@@ -87,12 +87,12 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
 async fn read_cluster(shared: &Shared) -> Result<(ClusterSettings, Vec<Queue>), StoreError> {
     let until = Instant::now() + STORE_TIMEOUT;
     let cluster = shared.store.settings();
-    let cluster = shared.metrics.call("settings", until, cluster).await?;
+    let cluster = shared.call("settings", until, cluster).await?;
     if shared.config.is_without_queues() {
         return Ok((cluster, Vec::new()));
     }
     let queues = shared.store.queues();
-    let queues = shared.metrics.call("settings", until, queues).await?;
+    let queues = shared.call("settings", until, queues).await?;
     Ok((cluster, queues))
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tenure_core::store::{Answer, Jobs, LeaseStore, Store, StoreError};
 use tenure_core::{ItemId, Outcome, QueueName, Token, Tokens, TopicSet, WorkerId};
@@ -17,6 +18,9 @@ use crate::metrics::{LOST, Metrics, SETTINGS_VERSION};
 use crate::outcome_counts::OutcomeCounts;
 use crate::rng::Rng;
 use crate::settings_watcher::ActiveSettings;
+
+/// Calls that write nothing.
+const READS: [&str; 3] = ["settings", "choose", "find"];
 
 /// State shared by all tasks of an engine.
 pub(crate) struct Shared {
@@ -119,8 +123,8 @@ impl Shared {
         jobs.map_or(store, Jobs::job_leases)
     }
 
-    /// Calls the store as [`Metrics::call`] does; also logs a failure, once per reason until the
-    /// store answers again.
+    /// Calls the store as [`Metrics::call`] does; also logs a failure, once until the store answers
+    /// again.
     pub(crate) async fn call<T>(
         &self,
         verb: &'static str,
@@ -129,15 +133,48 @@ impl Shared {
     ) -> Result<T, StoreError> {
         let answer = self.metrics.call(verb, until, answer).await;
         match &answer {
-            Ok(_) => self.vitals.store_answered(),
+            // A store that is read-only or locked still answers these.
+            Ok(_) if READS.contains(&verb) => {}
+            Ok(_) => self.store_answered(),
             Err(error) => {
                 let (text, hint) = (error.summary(), error.hint());
-                if self.vitals.store_failed(&text) {
+                let is_news = self.vitals.store_failed(&text, error.is_transient());
+                if is_news {
                     tracing::warn!(verb, error = text, hint, "the store failed");
+                } else {
+                    tracing::debug!(verb, error = text, hint, "the store failed again");
                 }
             }
         }
         answer
+    }
+
+    fn store_answered(&self) {
+        let now = Instant::now();
+        if let Some((away, is_told)) = self.vitals.store_answered(now) {
+            let away = tenure_core::brief_duration(away);
+            if is_told {
+                tracing::info!(away, "the store answered again");
+            } else {
+                tracing::debug!(away, "the store answered again");
+            }
+            self.poll_again();
+            if let Some(sender) = &self.config.sender {
+                sender.poll_again();
+            }
+        }
+    }
+
+    /// Claims at once, although earlier claims failed.
+    pub(crate) fn poll_again(&self) {
+        self.held_leases.store_is_back(Instant::now());
+        self.claim_loops.notify_one();
+    }
+
+    /// Time until the next reap, if it must wait because the store is or was unavailable.
+    pub(crate) fn reap_delay(&self) -> Option<Duration> {
+        let heartbeat = self.live.borrow().heartbeat();
+        self.vitals.reap_delay(Instant::now(), heartbeat)
     }
 
     pub(crate) fn outcomes(&self) -> MutexGuard<'_, OutcomeCounts> {

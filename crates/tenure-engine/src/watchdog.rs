@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::{Failure, Outcome};
 use tokio::time::{Instant, sleep};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::attachment::Attachment;
 use crate::claim_loop::{report_load, settle_until};
@@ -16,6 +16,7 @@ use crate::handler::Failed;
 use crate::heartbeat::drive;
 use crate::held::OverdueItem;
 use crate::held_lease::LossReason;
+use crate::item_label::log_item;
 use crate::metrics::OVERDUE;
 use crate::shared::Shared;
 
@@ -36,8 +37,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         for overdue in shared.held_leases.take_overdue(now) {
             shared.metrics.count(OVERDUE, &[], 1);
             let max_hold = overdue.running.max_hold;
-            warn!(
-                item = %overdue.id,
+            log_item!(
+                warn,
+                overdue.running.label,
                 ?max_hold,
                 "cancelled a handler that exceeded the maximum hold"
             );
@@ -60,7 +62,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// Settles an overdue item from the keeper's thread, because the handler may block its own thread.
-/// Retries for one term; then the lease lapses.
+/// Retries for one term; then the lease of the item lapses.
 async fn end(shared: Arc<Shared>, overdue: OverdueItem) {
     let running = overdue.running;
     let max_hold = tenure_core::duration_text(running.max_hold);
@@ -74,6 +76,7 @@ async fn end(shared: Arc<Shared>, overdue: OverdueItem) {
     });
     let mut pending = overdue.pending;
     pending.add(overdue.id, outcome, running.call.take());
+    pending.running = Some(overdue.id);
     // The later items are released even if the next one could start, because this handler may still
     // run.
     for id in overdue.behind {

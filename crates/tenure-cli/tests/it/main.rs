@@ -23,6 +23,7 @@ mod keys;
 mod listen;
 mod manual;
 mod migrate;
+mod outage;
 mod poolers;
 mod program;
 mod prune;

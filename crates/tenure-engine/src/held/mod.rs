@@ -4,6 +4,7 @@
 //! Claim loops, executors and the keeper share the state of leases only here.
 
 mod limits;
+mod owed;
 mod renewal;
 mod step;
 
@@ -17,12 +18,15 @@ use tenure_core::{Held, Item, ItemId, KeyStatus, Outcome, RetryRules, settle_run
 use tokio::time::Instant;
 
 use self::limits::Limits;
+use self::owed::Owed;
+pub(crate) use owed::OwedRelease;
 pub(crate) use renewal::{LostHold, OverdueItem, RenewalBatch};
-pub(crate) use step::{ClaimRequest, Step, StoreWork};
+pub(crate) use step::{ClaimRequest, GivenUp, Step, StoreWork};
 
 use crate::attachment::{Attachment, CallSlot, OrphanedCall, PendingSettle};
 use crate::handler::{Context, Handler, Rules};
 use crate::held_lease::{Answered, HeldLease, ItemStage, LeaseNo};
+use crate::item_label::ItemLabel;
 use crate::item_queues::ItemQueues;
 use crate::options::Limit;
 use crate::pace::{Pace, Speed};
@@ -60,8 +64,9 @@ struct HeldState {
     is_last_claim_full: bool,
     is_isolated_claim_pending: bool,
     is_stopping: bool,
-    /// Unused claims being released, and orphaned calls being recorded.
+    /// Orphaned calls being recorded.
     returning: u32,
+    owed: Owed,
     /// Calls to record whose lease is lost.
     orphans: Vec<OrphanedCall>,
     limits: Limits,
@@ -79,6 +84,7 @@ pub(crate) struct RunningItem {
     /// Endpoint number and event of a delivery.
     pub(crate) delivery: Option<(u32, ItemId)>,
     pub(crate) call: CallSlot,
+    pub(crate) label: Arc<ItemLabel>,
 }
 
 impl RunningItem {
@@ -94,6 +100,7 @@ pub(crate) struct StartedItem {
     pub(crate) item: Item,
     pub(crate) cx: Context,
     pub(crate) rules: Rules,
+    pub(crate) label: Arc<ItemLabel>,
 }
 
 /// Next action of an executor.
@@ -152,6 +159,7 @@ impl HeldLeases {
             is_isolated_claim_pending: false,
             is_stopping: false,
             returning: 0,
+            owed: Owed::default(),
             orphans: Vec::new(),
             limits: Limits::new(handler),
         }))
@@ -165,6 +173,11 @@ impl HeldLeases {
     /// Applies these settings to later claims.
     pub(crate) fn tune(&self, live: Arc<ActiveSettings>) {
         self.state().live = live;
+    }
+
+    /// Polls at once: the store answers again.
+    pub(crate) fn store_is_back(&self, now: Instant) {
+        self.state().pace.reset(now);
     }
 
     /// Polls at once: there is new work.
@@ -235,8 +248,7 @@ impl HeldLeases {
         Some(running_item.overdue_at())
     }
 
-    /// Records that an unused claim was released or has lapsed, or that orphaned calls were
-    /// recorded.
+    /// Records that orphaned calls were recorded.
     pub(crate) fn returned(&self) {
         let mut state = self.state();
         state.returning = state.returning.saturating_sub(1);
@@ -344,6 +356,7 @@ impl HeldState {
                 continue;
             };
             rules.retry = rules.retry.or(self.live.retry_of(&item));
+            let label = Arc::new(ItemLabel::of(&item));
             let cx = Context::new(&item, proof, now + max_hold);
             *stage = ItemStage::Running(cx.cancel.clone());
             let running_item = RunningItem {
@@ -353,6 +366,7 @@ impl HeldState {
                 retry: rules.retry,
                 delivery: delivery_of(&item),
                 call: cx.call.clone(),
+                label: Arc::clone(&label),
             };
             self.running.insert((no, item.id), running_item);
             self.busy_executors += 1;
@@ -362,6 +376,7 @@ impl HeldState {
                 item,
                 cx,
                 rules,
+                label,
             });
         }
         None

@@ -254,7 +254,7 @@ impl HeldLeases {
     /// True if nothing is held, running or under way.
     pub(crate) fn is_clear(&self) -> bool {
         let state = self.state();
-        let is_silent = state.claims == 0 && state.returning == 0;
+        let is_silent = state.claims == 0 && state.returning == 0 && state.has_released();
         let is_idle = state.busy_executors == 0 && state.orphans.is_empty();
         state.leases.is_empty() && is_idle && is_silent
     }
@@ -272,6 +272,11 @@ impl HeldState {
             .map(|(id, _)| *id)
             .collect();
         let events = self.forget(no, &running);
+        let stages = lease.items.iter();
+        // A settle under way that fails owes the release of its own items.
+        let idle = stages
+            .filter(|(_, stage)| matches!(stage, ItemStage::Waiting | ItemStage::Answered(_)));
+        self.owe_lost(&lease, loss, idle.map(|(id, _)| *id).collect(), now);
         for (id, stage) in lease.items {
             if let ItemStage::Answered(answered) = stage {
                 let orphan = OrphanedCall::of(id, answered.attachment, now);

@@ -1,6 +1,6 @@
 //! Next action of a claim loop: settle answered items, claim within capacity, or wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::store::{EndpointLane, Isolation, Settlement};
@@ -37,6 +37,17 @@ pub(crate) struct StoreWork {
     pub(crate) claim: Option<ClaimRequest>,
     /// Webhook calls to record without a settle.
     pub(crate) orphans: Vec<OrphanedCall>,
+    /// Releases are owed, and no releaser runs.
+    pub(crate) must_release: bool,
+}
+
+/// Reason for giving up a settle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GivenUp {
+    /// The store did not answer in time: the items are released once it does.
+    Unanswered,
+    /// The store cannot process the settle: the leases lapse.
+    Rejected,
 }
 
 /// A claim to send.
@@ -60,6 +71,7 @@ impl HeldLeases {
     pub(crate) fn step(&self, now: Instant, is_ready: bool, mint: impl FnOnce() -> Token) -> Step {
         let mut state = self.state();
         let orphans = state.take_orphans();
+        let must_release = state.start_releaser();
         let settle = state.take_settle(now);
         // A sender selects lanes before a claim, so its claims and settles run in separate loops.
         let is_separate = settle.is_some() && state.live.is_choosing;
@@ -68,29 +80,30 @@ impl HeldLeases {
         } else {
             state.take_claim(now, is_ready, mint)
         };
-        if settle.is_some() || claim.is_some() || !orphans.is_empty() {
+        if settle.is_some() || claim.is_some() || !orphans.is_empty() || must_release {
             return Step::Go(Box::new(StoreWork {
                 settle,
                 claim,
                 orphans,
+                must_release,
             }));
         }
         let is_idle = state.busy_executors == 0 && state.leases.is_empty();
-        if state.is_stopping && is_idle && state.claims == 0 {
+        if state.is_stopping && is_idle && state.claims == 0 && state.has_released() {
             return Step::Over;
         }
         Step::Wait(state.next_at(now))
     }
 
-    /// Applies the answer of a claim: queues its items. `Err`: the answer came too late or the
-    /// worker is stopping; the claim counts as being released until [`HeldLeases::returned`].
+    /// Applies the answer of a claim: queues its items and returns the number that can be started.
+    /// If the answer came too late or the worker is stopping, owes the release of the claim.
     pub(crate) fn claimed(
         &self,
         request: &ClaimRequest,
         held: Option<Held>,
         now: Instant,
         chance: f64,
-    ) -> Result<u32, ()> {
+    ) -> u32 {
         let mut state = self.state();
         state.claim_ended(request);
         let Some(held) = held else {
@@ -98,7 +111,7 @@ impl HeldLeases {
             if state.round.is_without_work() {
                 state.pace.record_idle(now, chance);
             }
-            return Ok(0);
+            return 0;
         };
         // A claim that reached only small limits of its lanes does not count as full: the next one
         // then waits a little, so that it can use the capacity of several finished calls.
@@ -110,21 +123,20 @@ impl HeldLeases {
         }
         state.round.record_work();
         state.pace.record_work(now, is_full);
-        let added = state.add_lease(held, request, now);
-        if added.is_err() {
-            // Counted under the same lock, so that `is_clear` is never true before the claim is
+        let Ok(count) = state.add_lease(held, request, now) else {
+            // Owed under the same lock, so that `is_clear` is never true before the claim is
             // released; otherwise the worker would exit too early.
-            state.returning += 1;
-        }
-        added
+            state.owe_claim(request.token.clone(), now);
+            return 0;
+        };
+        count
     }
 
-    /// Records a claim without an answer: the items that it may have taken count as being released
-    /// until [`HeldLeases::returned`].
+    /// Records a claim without an answer: owes the release of the items that it may have taken.
     pub(crate) fn claim_failed(&self, request: &ClaimRequest, now: Instant, chance: f64) {
         let mut state = self.state();
         state.claim_ended(request);
-        state.returning += 1;
+        state.owe_claim(request.token.clone(), now);
         state.is_last_claim_full = false;
         state.pace.record_error(now, chance);
     }
@@ -142,7 +154,7 @@ impl HeldLeases {
         for (id, why) in settlement.refused() {
             if why == Refusal::OutOfTurn {
                 // In the store the item is still claimed, ahead of the later items of its run.
-                state.drop_behind(no, id, now);
+                drop(state.drop_behind(no, id, now));
             }
         }
         let ids = settlement.items.iter().map(|(id, _)| *id);
@@ -157,15 +169,23 @@ impl HeldLeases {
             .is_some_and(|lease| now < lease.deadline)
     }
 
-    /// Drops the items of a failed settle: their lease lapses. Also drops the later items of their
-    /// runs, because the store would refuse to settle them.
-    pub(crate) fn abandon(&self, pending: PendingSettle, now: Instant) {
+    /// Drops the items of a settle that was given up, and the later items of their runs, because
+    /// the store would refuse to settle them. Owes the release of those that no handler works on.
+    pub(crate) fn abandon(&self, pending: PendingSettle, why: GivenUp, now: Instant) {
         let mut state = self.state();
         let (no, ids) = (pending.no, pending.ids());
+        let mut idle: BTreeSet<ItemId> = ids.iter().copied().collect();
         for id in &ids {
-            state.drop_behind(no, *id, now);
+            idle.extend(state.drop_behind(no, *id, now));
         }
         state.remove_settled(no, ids);
+        if let Some(running) = pending.running {
+            idle.remove(&running);
+        }
+        if why == GivenUp::Unanswered {
+            let idle = idle.into_iter().collect();
+            state.owe_items(&pending.settle.token, &pending.queues, idle, now);
+        }
         state.orphans.extend(pending.into_orphans());
     }
 }
@@ -200,7 +220,7 @@ impl HeldState {
             1
         };
         let is_due = self.live.is_loaded && now >= self.pace.next_at();
-        if self.is_stopping || !is_due || self.claims >= most {
+        if self.is_stopping || !is_due || self.claims >= most || self.owes_too_much() {
             return None;
         }
         let room = self.room()?;
@@ -330,10 +350,11 @@ impl HeldState {
     }
 
     /// Drops the later items of a run: they are neither started nor settled, and running ones are
-    /// cancelled.
-    fn drop_behind(&mut self, no: LeaseNo, id: ItemId, now: Instant) {
+    /// cancelled. Returns those that no handler works on.
+    fn drop_behind(&mut self, no: LeaseNo, id: ItemId, now: Instant) -> Vec<ItemId> {
+        let mut idle = Vec::new();
         let Some(lease) = self.leases.get_mut(&no) else {
-            return;
+            return idle;
         };
         lease.runs.stop(id);
         for later in lease.runs.after(id).to_vec() {
@@ -344,14 +365,18 @@ impl HeldState {
                     stage.cancel();
                     self.running.remove(&(no, later));
                 }
-                Some(ItemStage::Answered(..)) => lease.took(1),
-                Some(ItemStage::Waiting) => {}
+                Some(ItemStage::Answered(..)) => {
+                    lease.took(1);
+                    idle.push(later);
+                }
+                Some(ItemStage::Waiting) => idle.push(later),
             }
             if let Some(ItemStage::Answered(answered)) = lease.items.remove(&later) {
                 let orphan = OrphanedCall::of(later, answered.attachment, now);
                 self.orphans.extend(orphan);
             }
         }
+        idle
     }
 
     /// Time at which a claim loop should wake by itself.
@@ -421,8 +446,7 @@ mod tests {
         assert!(!held_leases.is_clear(), "the claim is under way");
         held_leases.claim_failed(&request, now, 0.5);
         assert!(!held_leases.is_clear(), "it may have claimed items");
-        held_leases.returned();
-        assert!(held_leases.is_clear());
+        assert_released(&held_leases);
 
         let (held_leases, request) = claiming(now);
         held_leases.stop(now);
@@ -436,9 +460,17 @@ mod tests {
             items: Vec::new(),
             is_full: false,
         };
-        assert_eq!(held_leases.claimed(&request, Some(held), now, 0.5), Err(()));
+        assert_eq!(held_leases.claimed(&request, Some(held), now, 0.5), 0);
         assert!(!held_leases.is_clear(), "its items are not released yet");
-        held_leases.returned();
+        assert_released(&held_leases);
+    }
+
+    /// Takes the only owed release; the worker is clear once the releaser finds no other.
+    fn assert_released(held_leases: &HeldLeases) {
+        let owed = held_leases.next_release();
+        assert!(owed.is_some_and(|owed| owed.is_of_claim()));
+        assert!(!held_leases.is_clear(), "it is being released");
+        assert!(held_leases.next_release().is_none());
         assert!(held_leases.is_clear());
     }
 }

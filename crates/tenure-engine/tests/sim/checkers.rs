@@ -19,7 +19,7 @@ use tenure_core::{Fence, Guarded, ItemId, OnDead, Outcome, OutcomeKind, State, r
 use crate::arrivals::Arrivals;
 use crate::log::{Answered, Cause, Fact, Line, Run, Sort};
 use crate::model::{Claimed, Model, SettleFact};
-use crate::plan::Plan;
+use crate::plan::{Plan, Quality};
 use crate::world::RunResult;
 
 /// State of one boot of a process.
@@ -45,6 +45,9 @@ struct Checker<'a> {
     answers: BTreeMap<(ItemId, Fence), Answered>,
     arrivals: Arrivals,
     healed_at: Option<Duration>,
+    /// Start of the last outage.
+    outage_at: Option<Duration>,
+    booted_at: Duration,
 }
 
 /// All violations of a run.
@@ -57,6 +60,8 @@ pub(crate) fn check(result: &RunResult) -> Vec<String> {
         answers: BTreeMap::new(),
         arrivals: Arrivals::default(),
         healed_at: None,
+        outage_at: None,
+        booted_at: Duration::ZERO,
     };
     for line in &result.lines {
         checker.read(line);
@@ -139,6 +144,9 @@ impl Checker<'_> {
         for item in reaped {
             self.lapse_has_cause(line, item.id);
             self.reap_is_prompt(line, item.stale);
+            if crashed.contains(&item.id) {
+                self.crash_is_no_outage(line, item);
+            }
             let budget = crashed.contains(&item.id).then_some(budget);
             self.model.reaped(line, item, budget);
         }
@@ -174,6 +182,8 @@ impl Checker<'_> {
             }
             Fact::Broke(..) => self.model.violation(line, "an engine panicked or spun"),
             Fact::Healed => self.healed_at = Some(line.at),
+            Fact::OutageBegan => self.outage_at = Some(line.at),
+            Fact::Booted(_) => self.booted_at = line.at,
             _ => {}
         }
     }
@@ -356,6 +366,32 @@ impl Checker<'_> {
         if !is_explained {
             self.model
                 .violation(line, "a lease lapsed without a fault of its holder");
+        }
+    }
+
+    /// Checks that an outage alone does not count as a crash of an item that no handler had begun.
+    /// A process that started after the outage began does not know that holders need time.
+    fn crash_is_no_outage(&mut self, line: &Line, item: &Reaped) {
+        let kinds = self.plan.kinds;
+        let has_others = kinds.crashes || kinds.pauses || kinds.cuts || kinds.deploys;
+        let is_known = self.outage_at.is_some_and(|began| self.booted_at < began);
+        if has_others || !is_known || self.plan.quality != Quality::Clear {
+            return;
+        }
+        let holder = self
+            .model
+            .items
+            .get(&item.id)
+            .and_then(|t| t.holder.as_ref());
+        let Some(lease) = holder.and_then(|token| self.model.leases.get(token)) else {
+            return;
+        };
+        let is_begun = self.begun.contains_key(&(item.id, lease.fence));
+        let process = self.processes.get(&lease.worker);
+        let is_alive = process.is_some_and(|process| !process.is_dead && !process.is_stopping);
+        if is_alive && !is_begun {
+            let law = "outage: an item that no handler had begun has crashed";
+            self.model.violation(line, law);
         }
     }
 

@@ -87,6 +87,9 @@ pub(crate) enum Fact {
     /// A task of an engine panicked or spun: a violation.
     Broke(Arc<str>, String),
     Slipped(Arc<str>, &'static str, Slip),
+    /// The store is unavailable to every process until the next `OutageEnded`.
+    OutageBegan,
+    OutageEnded,
     /// All faults have ended.
     Healed,
     Enqueued {

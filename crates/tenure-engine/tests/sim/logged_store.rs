@@ -8,7 +8,7 @@ use tenure_core::store::{
     LeaseStore as _, Operate as _, Reap, Reaped, Renew, Renewed, Replay, Settle, Settlement, Skip,
     StoreError,
 };
-use tenure_core::{Content, Event, Guarded, Held, ItemId, StoredEvent, Token};
+use tenure_core::{Content, Event, Guarded, Held, ItemId, OutcomeKind, StoredEvent, Token};
 use tenure_store::memory::MemoryStore;
 
 use crate::log::{Fact, Log, Sort};
@@ -30,6 +30,8 @@ pub(crate) enum Lie {
     ReapsDropped,
     /// Claims omit the keys, so the engine starts all items of a run at once.
     KeysHidden,
+    /// Releases are answered as accepted and never reach the store.
+    ReleasesDropped,
     /// Failures are reported as done, so the engine starts the next item of the key.
     FailuresHidden,
 }
@@ -130,7 +132,14 @@ impl LoggedStore {
     }
 
     pub(crate) fn settle(&self, settle: &Settle) -> Result<Settlement, StoreError> {
-        if self.lie == Some(Lie::SettlesDropped) && !settle.items.is_empty() {
+        let mut outcomes = settle.items.iter().map(|(_, outcome)| outcome.kind());
+        let is_release = outcomes.all(|kind| kind == OutcomeKind::Release);
+        let is_dropped = match self.lie {
+            Some(Lie::SettlesDropped) => !settle.items.is_empty(),
+            Some(Lie::ReleasesDropped) => is_release,
+            _ => false,
+        };
+        if is_dropped {
             let ids = settle.items.iter().map(|(id, _)| *id);
             return Ok(Settlement {
                 items: ids.map(|id| (id, Guarded::Accepted(()))).collect(),

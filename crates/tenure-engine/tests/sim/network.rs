@@ -27,6 +27,9 @@ use crate::log::{Fact, Slip};
 use crate::logged_store::{LoggedStore, at_once};
 use crate::plan::Quality;
 
+/// Time from the start of an outage in which calls may take effect without an answer.
+const FIRST_OF_OUTAGE: Duration = Duration::from_millis(20);
+
 /// Conditions of the network of one process.
 #[derive(Debug)]
 pub(crate) struct Conditions {
@@ -34,6 +37,8 @@ pub(crate) struct Conditions {
     pub(crate) quality: Quality,
     /// End of a partition.
     pub(crate) cut_until: Option<Instant>,
+    /// Start of an outage of the store.
+    pub(crate) out_since: Option<Instant>,
     /// Longest delay of a call.
     pub(crate) latest: Duration,
 }
@@ -47,6 +52,16 @@ struct Trip {
 }
 
 impl Conditions {
+    /// A store that is unavailable processes no call. At first, it may still process some without
+    /// an answer.
+    fn trip_in_outage(&mut self, is_first: bool, mut trip: Trip) -> Trip {
+        let slips = [Slip::LostBefore, Slip::Hung, Slip::LostAfter];
+        let slip = slips[self.rng.random_range(0..if is_first { 3 } else { 2 })];
+        trip.arrives = slip == Slip::LostAfter;
+        trip.slip = Some(slip);
+        trip
+    }
+
     fn trip(&mut self) -> Trip {
         // Two of three calls take no time.
         let millis = self.rng.random_range(0..9_u64);
@@ -62,6 +77,10 @@ impl Conditions {
             slip: None,
         };
         let is_cut = self.cut_until.is_some_and(|until| Instant::now() < until);
+        if let Some(since) = self.out_since {
+            let is_first = since.elapsed() < FIRST_OF_OUTAGE;
+            return self.trip_in_outage(is_first, trip);
+        }
         let each = self.quality.slips_per_thousand();
         let chance = self.rng.random_range(0..1000);
         let slip = if is_cut {

@@ -54,6 +54,8 @@ pub(crate) struct Kinds {
     pub(crate) deploys: bool,
     pub(crate) operator: bool,
     pub(crate) tuning: bool,
+    /// The store is unavailable to every process at once.
+    pub(crate) outages: bool,
 }
 
 /// Plan of a run.
@@ -124,6 +126,8 @@ impl Plan {
             deploys: rng.random_bool(0.3),
             operator: rng.random_bool(0.4),
             tuning: rng.random_bool(0.2),
+            // A separate source, as for keys.
+            outages: self::rng(seed, 5).random_bool(0.4),
         };
         Self {
             seed,

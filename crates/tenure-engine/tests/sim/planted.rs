@@ -50,7 +50,7 @@ fn every_planted_fault_of_the_store_is_noticed() {
 #[test]
 fn every_lie_of_the_network_is_noticed() {
     let lies = [
-        (Lie::RenewalsForged, 131),
+        (Lie::RenewalsForged, 2138),
         (Lie::RenewalsDropped, 0),
         (Lie::SettlesDropped, 0),
         (Lie::EventsDropped, 0),
@@ -60,6 +60,18 @@ fn every_lie_of_the_network_is_noticed() {
     for (lie, hint) in Extent::chosen().of(&lies, 2) {
         assert_noticed(Planted::Lie(lie), hint);
     }
+}
+
+/// Dropped releases also leave leases to lapse; the rule about outages must notice them by itself.
+#[test]
+fn an_outage_that_is_counted_as_a_crash_is_noticed() {
+    let law = "outage: ";
+    let mut seeds = std::iter::once(304).chain(0..SEEDS);
+    let is_noticed = seeds.any(|seed| {
+        let violations = check(&run(seed, Planted::Lie(Lie::ReleasesDropped)));
+        violations.iter().any(|violation| violation.contains(law))
+    });
+    assert!(is_noticed, "not noticed in {SEEDS} seeds");
 }
 
 /// Each fault also breaks other rules; the rules of the order must notice it by themselves.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use tenure_core::store::{Filter, Operate as _, QueueRules, Queues as _};
@@ -125,6 +126,7 @@ fn build(plan: Plan, planted: Planted) -> Arc<World> {
                 rng: rng(plan.seed, 100 + u64::from(nth)),
                 quality: plan.quality,
                 cut_until: None,
+                out_since: None,
                 latest: plan.term_max() * 2,
             })),
             boot: Mutex::new(None),
@@ -154,7 +156,8 @@ async fn run_world(plan: Plan, planted: Planted) -> RunResult {
         .collect();
     let producer = tokio::spawn(produce(Arc::clone(&world)));
     let chaos = world.plan.chaos;
-    drop(timeout(chaos, nemesis(Arc::clone(&world))).await);
+    let faults = join(nemesis(Arc::clone(&world)), outages(Arc::clone(&world)));
+    drop(timeout(chaos, faults).await);
     producer.await.expect("the producer ends by itself");
     world.heal();
     let mut sums = Vec::new();
@@ -199,6 +202,7 @@ async fn quiet(world: &World, sums: &mut Vec<(u64, u64)>) {
 impl World {
     fn heal(&self) {
         self.is_calm.store(true, Ordering::Relaxed);
+        self.set_outage(None);
         for process in &self.processes {
             let mut conditions = lock(&process.conditions);
             conditions.quality = Quality::Clear;
@@ -210,6 +214,22 @@ impl World {
             }
         }
         self.log.add(Fact::Healed);
+    }
+
+    /// Begins an outage of the store, or ends the current one.
+    fn set_outage(&self, since: Option<Instant>) {
+        let mut is_changed = false;
+        for process in &self.processes {
+            let mut conditions = lock(&process.conditions);
+            is_changed |= conditions.out_since.is_some() != since.is_some();
+            conditions.out_since = since;
+        }
+        if is_changed {
+            self.log.add(match since {
+                Some(_) => Fact::OutageBegan,
+                None => Fact::OutageEnded,
+            });
+        }
     }
 
     fn kill(&self, boot: &Boot) {
@@ -400,6 +420,22 @@ fn event(plan: &Plan, sort: Sort, nth: u32, rng: &mut StdRng) -> Event {
             .expect("a legal delay");
     }
     event
+}
+
+/// Makes the store unavailable now and then, until it is dropped.
+async fn outages(world: Arc<World>) {
+    let plan = &world.plan;
+    let mut rng = rng(plan.seed, 6);
+    let term = plan.settings.term.length();
+    if !plan.kinds.outages {
+        return;
+    }
+    loop {
+        sleep(term.mul_f64(rng.random_range(0.5..2.0))).await;
+        world.set_outage(Some(Instant::now()));
+        sleep(term.mul_f64(rng.random_range(0.2..3.0))).await;
+        world.set_outage(None);
+    }
 }
 
 /// Injects faults until it is dropped.

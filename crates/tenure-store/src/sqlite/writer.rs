@@ -3,8 +3,9 @@
 //! SQLite has one writer at a time, and a commit costs a sync of the disk. So all writes go through
 //! a bounded channel to one thread. It takes the waiting operations, up to a number of operations
 //! and of changed rows, and commits them in one transaction, each in its own savepoint; it answers
-//! after the commit has returned, never before. An operation that was sent runs even if its caller
-//! no longer waits. The thread ends when the last handle is dropped and the channel is empty.
+//! after the commit has returned, never before. An operation whose caller no longer waits is skipped:
+//! while another program locks the file, many calls time out, and a reap that ran long after its
+//! timeout would end leases that their holders are about to release. The thread ends when the last handle is dropped and the channel is empty.
 
 use std::fmt;
 use std::iter::Peekable;
@@ -165,6 +166,8 @@ impl fmt::Debug for Writer {
 
 /// A pending write: it runs within a batch and is answered after the commit.
 trait Operation: Send {
+    /// True if the caller no longer waits.
+    fn is_abandoned(&self) -> bool;
     /// Runs the write; returns false if its changes must be undone.
     fn run(&mut self, connection: &Connection) -> bool;
     /// Sends the caller its own result, or the failure of the batch.
@@ -184,6 +187,10 @@ impl<T: Send, F> Operation for Write<T, F>
 where
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
 {
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
     fn run(&mut self, connection: &Connection) -> bool {
         let Some(op) = self.op.take() else {
             return false;
@@ -262,6 +269,9 @@ impl Thread {
         let before = self.connection.total_changes();
         let mut ran = Vec::new();
         while let Some(mut op) = left.next() {
+            if op.is_abandoned() {
+                continue;
+            }
             if ran.is_empty() && left.peek().is_none() {
                 // A single write needs no savepoint: it can roll back the transaction.
                 if !op.run(&self.connection) {
@@ -436,6 +446,17 @@ mod tests {
         assert_eq!(lines(&writer).await.len(), 200);
         // One commit for the blocking write, one for the two hundred.
         assert_eq!(writer.commits() - before, 2);
+    }
+
+    #[tokio::test]
+    async fn a_write_whose_caller_has_gone_is_skipped() {
+        let (writer, _folder) = bench().await;
+        let release = hold_up(&writer).await;
+        drop(send(&writer, |connection| insert(connection, 1)).await);
+        let kept = send(&writer, |connection| insert(connection, 2)).await;
+        drop(release);
+        kept.await.unwrap().unwrap();
+        assert_eq!(lines(&writer).await, [2]);
     }
 
     #[tokio::test]

@@ -256,7 +256,16 @@ impl Server {
         self.ask("kill".to_owned()).await;
     }
 
-    /// Starts a killed server again on the same port; returns when it accepts connections.
+    /// Shuts the server down immediately, without waiting for its clients; returns when it is gone.
+    ///
+    /// # Panics
+    ///
+    /// The server is not running.
+    pub async fn stop(&self) {
+        self.ask("stop".to_owned()).await;
+    }
+
+    /// Starts a killed or stopped server again on the same port; returns when it accepts connections.
     ///
     /// # Panics
     ///

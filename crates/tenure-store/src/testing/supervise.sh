@@ -2,6 +2,7 @@
 # That process writes commands, one per line, and reads one line of answer for each:
 #   start PORT   starts the server and waits until it accepts connections
 #   kill         ends the postmaster with SIGKILL and waits until it is gone
+#   stop         shuts the server down immediately and waits until it is gone
 #   promote      makes a replica the primary and waits until it accepts writes
 # When stdin ends, for whatever reason, this script stops the server and removes its directory: a
 # server never outlives the test that started it, even a test killed with SIGKILL.
@@ -106,6 +107,7 @@ while read -r verb port; do
     case $verb in
     start) if start "$port"; then echo "started $pid"; else echo "failed: $(last_words)"; fi ;;
     kill) if alive; then end KILL; echo "killed"; else echo "failed: it is not running"; fi ;;
+    stop) if alive; then end QUIT; echo "stopped"; else echo "failed: it is not running"; fi ;;
     promote) if pg_ctl -D "$db" -w promote >>"$log"; then echo "promoted"; else echo "failed: $(last_words)"; fi ;;
     *) echo "failed: unknown command $verb" ;;
     esac

@@ -197,7 +197,7 @@ fn loss(line: &str) -> Option<Loss> {
         "lost a lease",
         "a settle was refused",
         "gave up a settle",
-        "releasing a claim",
+        "released a claim",
     ];
     let nth = reports.iter().position(|report| line.contains(report))?;
     let line: serde_json::Value = serde_json::from_str(line).ok()?;

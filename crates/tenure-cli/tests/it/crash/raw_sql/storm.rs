@@ -25,7 +25,7 @@ const LOSSES: [&str; 4] = [
     "a settle was refused",
     "lost a lease",
     "gave up a settle",
-    "releasing a claim",
+    "released a claim",
 ];
 
 /// A worker of either kind, with the name that the notes use.
