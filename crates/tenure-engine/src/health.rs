@@ -126,7 +126,8 @@ impl Vitals {
         self.signs().reap = Some(now);
     }
 
-    /// Records an answer of the store to a write. After a failure, returns the time since the last answer.
+    /// Records an answer of the store to a write. After a failure, returns the time since the last
+    /// answer.
     pub(crate) fn store_answered(&self, now: Instant) -> Option<(Duration, bool)> {
         let mut signs = self.signs();
         let before = signs.answered.replace(now);

@@ -1,5 +1,5 @@
-//! Releaser: sends the owed releases, one after the other, until the store has answered all of
-//! them. It runs while a release is owed, and its calls show when the store answers again.
+//! Releaser: sends the pending releases, one after the other, until the store has answered all of
+//! them. It runs while a release is pending, and its calls show when the store answers again.
 //!
 //! The guard of the store decides: it refuses the release of an item whose lease a reaper has
 //! ended. Reapers leave the holders time for it (`reaper.rs`).
@@ -12,7 +12,7 @@ use tenure_core::store::Settlement;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
-use crate::held::OwedRelease;
+use crate::held::PendingRelease;
 use crate::metrics::{REFUSED, SETTLED};
 use crate::shared::Shared;
 use crate::tasks::Tasks;
@@ -32,7 +32,7 @@ struct Released {
     refused: usize,
 }
 
-/// Sends the owed releases in a task of its own.
+/// Sends the pending releases in a task of its own.
 pub(crate) fn spawn(shared: &Arc<Shared>, tasks: &Tasks) {
     let shared = Arc::clone(shared);
     tasks.spawn("release", async move { run(&shared).await });
@@ -41,29 +41,29 @@ pub(crate) fn spawn(shared: &Arc<Shared>, tasks: &Tasks) {
 async fn run(shared: &Shared) {
     let mut wait = RETRY_DELAY_MIN;
     let mut released = Released::default();
-    while let Some(mut owed) = shared.held_leases.next_release() {
-        if Instant::now() < owed.due_at {
+    while let Some(mut pending) = shared.held_leases.next_release() {
+        if Instant::now() < pending.due_at {
             released.log();
-            sleep_until(owed.due_at).await;
+            sleep_until(pending.due_at).await;
         }
         // After an outage the reapers wait one heartbeat: the release must arrive before.
         let heartbeat = shared.live.borrow().heartbeat();
         let until = Instant::now() + RELEASE_TIMEOUT.min(heartbeat / 2);
-        let settle = shared.leases().settle(&owed.settle);
+        let settle = shared.leases().settle(&pending.settle);
         match shared.call("settle", until, settle).await {
             Ok(settlement) => {
                 wait = RETRY_DELAY_MIN;
-                released.add(shared, &owed, &settlement);
-                if owed.is_of_claim() && settlement.rest == 0 && !owed.is_second_look {
-                    owed.is_second_look = true;
-                    owed.due_at = Instant::now() + SECOND_LOOK_DELAY;
-                    shared.held_leases.owe_again(owed);
+                released.add(shared, &pending, &settlement);
+                if pending.is_of_claim() && settlement.rest == 0 && !pending.is_second_look {
+                    pending.is_second_look = true;
+                    pending.due_at = Instant::now() + SECOND_LOOK_DELAY;
+                    shared.held_leases.release_again(pending);
                 }
             }
             Err(error) if error.is_transient() => {
                 // Behind all others: one release that fails must not delay them.
-                owed.due_at = Instant::now();
-                shared.held_leases.owe_again(owed);
+                pending.due_at = Instant::now();
+                shared.held_leases.release_again(pending);
                 sleep(wait).await;
                 wait = (wait * 2).min(RETRY_DELAY_MAX).min(heartbeat / 8);
             }
@@ -80,7 +80,7 @@ async fn run(shared: &Shared) {
 }
 
 impl Released {
-    fn add(&mut self, shared: &Shared, owed: &OwedRelease, settlement: &Settlement) {
+    fn add(&mut self, shared: &Shared, pending: &PendingRelease, settlement: &Settlement) {
         self.of_claims += settlement.rest;
         for (id, answer) in &settlement.items {
             if let Some(why) = answer.refusal() {
@@ -90,7 +90,7 @@ impl Released {
                 self.refused += 1;
             } else {
                 let release = OutcomeKind::Release;
-                let queue = owed.queues.get(*id);
+                let queue = pending.queues.get(*id);
                 let series = [("queue", queue), ("outcome", release.as_str())];
                 shared.metrics.count(SETTLED, &series, 1);
                 shared.outcomes().add(release, 1);

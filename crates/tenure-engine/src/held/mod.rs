@@ -4,7 +4,7 @@
 //! Claim loops, executors and the keeper share the state of leases only here.
 
 mod limits;
-mod owed;
+mod pending_release;
 mod renewal;
 mod step;
 
@@ -18,8 +18,8 @@ use tenure_core::{Held, Item, ItemId, KeyStatus, Outcome, RetryRules, settle_run
 use tokio::time::Instant;
 
 use self::limits::Limits;
-use self::owed::Owed;
-pub(crate) use owed::OwedRelease;
+use self::pending_release::PendingReleases;
+pub(crate) use pending_release::PendingRelease;
 pub(crate) use renewal::{LostHold, OverdueItem, RenewalBatch};
 pub(crate) use step::{ClaimRequest, GivenUp, Step, StoreWork};
 
@@ -66,7 +66,7 @@ struct HeldState {
     is_stopping: bool,
     /// Orphaned calls being recorded.
     returning: u32,
-    owed: Owed,
+    pending: PendingReleases,
     /// Calls to record whose lease is lost.
     orphans: Vec<OrphanedCall>,
     limits: Limits,
@@ -159,7 +159,7 @@ impl HeldLeases {
             is_isolated_claim_pending: false,
             is_stopping: false,
             returning: 0,
-            owed: Owed::default(),
+            pending: PendingReleases::default(),
             orphans: Vec::new(),
             limits: Limits::new(handler),
         }))

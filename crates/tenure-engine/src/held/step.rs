@@ -37,7 +37,7 @@ pub(crate) struct StoreWork {
     pub(crate) claim: Option<ClaimRequest>,
     /// Webhook calls to record without a settle.
     pub(crate) orphans: Vec<OrphanedCall>,
-    /// Releases are owed, and no releaser runs.
+    /// Releases are pending, and no releaser runs.
     pub(crate) must_release: bool,
 }
 
@@ -124,7 +124,7 @@ impl HeldLeases {
         state.round.record_work();
         state.pace.record_work(now, is_full);
         let Ok(count) = state.add_lease(held, request, now) else {
-            // Owed under the same lock, so that `is_clear` is never true before the claim is
+            // Pending under the same lock, so that `is_clear` is never true before the claim is
             // released; otherwise the worker would exit too early.
             state.owe_claim(request.token.clone(), now);
             return 0;
@@ -465,10 +465,10 @@ mod tests {
         assert_released(&held_leases);
     }
 
-    /// Takes the only owed release; the worker is clear once the releaser finds no other.
+    /// Takes the only pending release; the worker is clear once the releaser finds no other.
     fn assert_released(held_leases: &HeldLeases) {
-        let owed = held_leases.next_release();
-        assert!(owed.is_some_and(|owed| owed.is_of_claim()));
+        let pending = held_leases.next_release();
+        assert!(pending.is_some_and(|pending| pending.is_of_claim()));
         assert!(!held_leases.is_clear(), "it is being released");
         assert!(held_leases.next_release().is_none());
         assert!(held_leases.is_clear());

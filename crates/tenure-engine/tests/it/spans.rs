@@ -154,5 +154,5 @@ async fn without_a_tracer_the_lines_of_a_handler_are_in_its_span() {
     };
     let (worker, _) = attempts(&headers, never).await;
     let lines = log::matching(&worker, "failed; will be retried");
-    assert_eq!(lines[0].field("topic"), "", "no span");
+    assert_eq!(lines[0].field("trace_id"), "", "no span");
 }

@@ -3,9 +3,10 @@
 //! SQLite has one writer at a time, and a commit costs a sync of the disk. So all writes go through
 //! a bounded channel to one thread. It takes the waiting operations, up to a number of operations
 //! and of changed rows, and commits them in one transaction, each in its own savepoint; it answers
-//! after the commit has returned, never before. An operation whose caller no longer waits is skipped:
-//! while another program locks the file, many calls time out, and a reap that ran long after its
-//! timeout would end leases that their holders are about to release. The thread ends when the last handle is dropped and the channel is empty.
+//! after the commit has returned, never before. An operation that was sent runs even if its caller
+//! no longer waits, except a reap: while another program locks the file, calls time out, and a reap
+//! that ran after its timeout would end leases that their holders are about to release. The thread
+//! ends when the last handle is dropped and the channel is empty.
 
 use std::fmt;
 use std::iter::Peekable;
@@ -164,9 +165,12 @@ impl fmt::Debug for Writer {
     }
 }
 
+/// Verb of the writes that are skipped when their caller no longer waits.
+const SKIPPED_IF_ABANDONED: &str = "reap";
+
 /// A pending write: it runs within a batch and is answered after the commit.
 trait Operation: Send {
-    /// True if the caller no longer waits.
+    /// True if the write must not run, because its caller no longer waits.
     fn is_abandoned(&self) -> bool;
     /// Runs the write; returns false if its changes must be undone.
     fn run(&mut self, connection: &Connection) -> bool;
@@ -188,7 +192,7 @@ where
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
 {
     fn is_abandoned(&self) -> bool {
-        self.reply.is_closed()
+        self.verb == SKIPPED_IF_ABANDONED && self.reply.is_closed()
     }
 
     fn run(&mut self, connection: &Connection) -> bool {
@@ -418,9 +422,18 @@ mod tests {
         op: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
         is_kept: fn(&T) -> bool,
     ) -> oneshot::Receiver<Result<T, StoreError>> {
+        send_as("send", writer, op, is_kept).await
+    }
+
+    async fn send_as<T: Send + 'static>(
+        verb: &'static str,
+        writer: &Writer,
+        op: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        is_kept: fn(&T) -> bool,
+    ) -> oneshot::Receiver<Result<T, StoreError>> {
         let (reply, answer) = oneshot::channel();
         let write = Write {
-            verb: "send",
+            verb,
             op: Some(op),
             is_kept,
             result: None,
@@ -446,17 +459,6 @@ mod tests {
         assert_eq!(lines(&writer).await.len(), 200);
         // One commit for the blocking write, one for the two hundred.
         assert_eq!(writer.commits() - before, 2);
-    }
-
-    #[tokio::test]
-    async fn a_write_whose_caller_has_gone_is_skipped() {
-        let (writer, _folder) = bench().await;
-        let release = hold_up(&writer).await;
-        drop(send(&writer, |connection| insert(connection, 1)).await);
-        let kept = send(&writer, |connection| insert(connection, 2)).await;
-        drop(release);
-        kept.await.unwrap().unwrap();
-        assert_eq!(lines(&writer).await, [2]);
     }
 
     #[tokio::test]
@@ -551,6 +553,19 @@ mod tests {
         drop(release);
         write_line(&writer, 8).await;
         assert_eq!(lines(&writer).await, [7, 8]);
+    }
+
+    #[tokio::test]
+    async fn a_reap_whose_caller_went_away_is_skipped() {
+        let (writer, _folder) = bench().await;
+        let release = hold_up(&writer).await;
+        let reap = |connection: &Connection| insert(connection, 7);
+        drop(send_as("reap", &writer, reap, |()| true).await);
+        let awaited = |connection: &Connection| insert(connection, 8);
+        let awaited = send_as("reap", &writer, awaited, |()| true).await;
+        drop(release);
+        awaited.await.unwrap().unwrap();
+        assert_eq!(lines(&writer).await, [8]);
     }
 
     /// A deferred foreign key makes the commit fail.

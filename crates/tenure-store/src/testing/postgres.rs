@@ -265,7 +265,8 @@ impl Server {
         self.ask("stop".to_owned()).await;
     }
 
-    /// Starts a killed or stopped server again on the same port; returns when it accepts connections.
+    /// Starts a killed or stopped server again on the same port; returns when it accepts
+    /// connections.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Owed releases: items that no handler will work on and that the store may still count as held,
+//! Pending releases: items that no handler will work on and that the store may still count as held,
 //! because it did not answer in time. They are released by token as soon as the store answers, so
 //! that an outage is not counted as a crash. Items whose handler runs when the lease is lost are
 //! not released: their lease lapses.
@@ -20,15 +20,15 @@ const OWED_CLAIMS_MAX: usize = 8;
 
 /// The releases that the store has not answered yet.
 #[derive(Debug, Default)]
-pub(super) struct Owed {
-    releases: VecDeque<OwedRelease>,
+pub(super) struct PendingReleases {
+    releases: VecDeque<PendingRelease>,
     /// A releaser runs.
     has_releaser: bool,
 }
 
 /// A release that the store has not answered yet.
 #[derive(Debug)]
-pub(crate) struct OwedRelease {
+pub(crate) struct PendingRelease {
     pub(crate) settle: Settle,
     pub(crate) queues: Arc<ItemQueues>,
     pub(crate) due_at: Instant,
@@ -36,7 +36,7 @@ pub(crate) struct OwedRelease {
     pub(crate) is_second_look: bool,
 }
 
-impl OwedRelease {
+impl PendingRelease {
     /// The release of a claim whose items are not known here.
     fn of_claim(token: Token, now: Instant) -> Self {
         Self {
@@ -64,52 +64,59 @@ impl LossReason {
 }
 
 impl HeldLeases {
-    /// Takes the owed release that is due first. `None`: nothing is owed, and the releaser ends.
-    pub(crate) fn next_release(&self) -> Option<OwedRelease> {
+    /// Takes the pending release that is due first. `None`: none is pending, and the releaser ends.
+    pub(crate) fn next_release(&self) -> Option<PendingRelease> {
         let mut state = self.state();
         if state.is_stopping {
             // The worker does not wait for a claim that the store has probably never seen.
-            state.owed.releases.retain(|owed| !owed.is_second_look);
+            state
+                .pending
+                .releases
+                .retain(|pending| !pending.is_second_look);
         }
-        let due = state.owed.releases.iter().enumerate();
-        let due = due.min_by_key(|(_, owed)| owed.due_at);
+        let due = state.pending.releases.iter().enumerate();
+        let due = due.min_by_key(|(_, pending)| pending.due_at);
         let first = due
             .map(|(at, _)| at)
-            .and_then(|at| state.owed.releases.remove(at));
-        state.owed.has_releaser = first.is_some();
+            .and_then(|at| state.pending.releases.remove(at));
+        state.pending.has_releaser = first.is_some();
         first
     }
 
     /// Puts a release back that has to be sent again.
-    pub(crate) fn owe_again(&self, owed: OwedRelease) {
-        self.state().owed.releases.push_back(owed);
+    pub(crate) fn release_again(&self, pending: PendingRelease) {
+        self.state().pending.releases.push_back(pending);
     }
 }
 
 impl HeldState {
-    /// True if releases are owed and no releaser runs; it counts as running from now on.
+    /// True if releases are pending and no releaser runs; it counts as running from now on.
     pub(super) fn start_releaser(&mut self) -> bool {
-        let must_start = !self.owed.has_releaser && !self.owed.releases.is_empty();
-        self.owed.has_releaser |= must_start;
+        let must_start = !self.pending.has_releaser && !self.pending.releases.is_empty();
+        self.pending.has_releaser |= must_start;
         must_start
     }
 
-    /// True if nothing is owed or being released.
+    /// True if none is pending or being released.
     pub(super) fn has_released(&self) -> bool {
-        !self.owed.has_releaser && self.owed.releases.is_empty()
+        !self.pending.has_releaser && self.pending.releases.is_empty()
     }
 
     /// True if so many claims wait for their release that the worker claims nothing.
     pub(super) fn owes_too_much(&self) -> bool {
-        let claims = self.owed.releases.iter().filter(|owed| owed.is_of_claim());
+        let claims = self
+            .pending
+            .releases
+            .iter()
+            .filter(|pending| pending.is_of_claim());
         claims.count() >= OWED_CLAIMS_MAX
     }
 
     /// Owes the release of a claim that brought no items to this worker.
     pub(super) fn owe_claim(&mut self, token: Token, now: Instant) {
-        self.owed
+        self.pending
             .releases
-            .push_back(OwedRelease::of_claim(token, now));
+            .push_back(PendingRelease::of_claim(token, now));
     }
 
     /// Owes the release of these items of a lease.
@@ -126,7 +133,7 @@ impl HeldState {
         let items = ids.into_iter().map(|id| (id, Outcome::RELEASE));
         let mut settle = Settle::new(token.clone());
         settle.items.extend(items);
-        self.owed.releases.push_back(OwedRelease {
+        self.pending.releases.push_back(PendingRelease {
             settle,
             queues: Arc::clone(queues),
             due_at: now,
