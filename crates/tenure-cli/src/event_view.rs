@@ -87,7 +87,7 @@ impl<'a> EventView<'a> {
             queue: event.map(|event| event.queue().as_str()),
             key: event.and_then(Event::key),
             priority: event.map(|event| event.priority().level()),
-            attempts: record.counters.attempts,
+            attempts: tries(record),
             failures: record.counters.failures,
             crashes: record.counters.crashes,
             generation: record.counters.generation,
@@ -158,13 +158,21 @@ fn row(record: &Record, now: Timestamp) -> Vec<Cell> {
         Cell::new(event.map_or("", |event| event.topic())),
         Cell::new(event.map_or("", |event| event.queue().as_str())),
         Cell::new(brief(now.since(record.created_at))),
-        Cell::new(record.counters.attempts),
+        Cell::new(tries(record)),
         Cell::new(note(record, now)),
     ]
 }
 
 fn key(record: &Record) -> Option<&str> {
     record.content.event().and_then(Event::key)
+}
+
+/// Attempts since the last replay, including the current one and a successful one. A row of an
+/// adopted table has the number in its own column.
+pub(crate) fn tries(record: &Record) -> u32 {
+    let is_row = matches!(record.content, Content::Row(_));
+    let last = !is_row && matches!(record.state, State::Claimed | State::Done);
+    record.counters.attempts.saturating_add(u32::from(last))
 }
 
 /// A short remark that fits the state of an event.

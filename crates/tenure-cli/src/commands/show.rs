@@ -9,7 +9,7 @@ use tenure::{Event, Tenure};
 use super::{Context, deliveries, no_such_item, rows};
 use crate::args::Show;
 use crate::database::IfMissing;
-use crate::event_view::{EventView, fact, moment, note, payload};
+use crate::event_view::{EventView, fact, moment, note, payload, tries};
 use crate::exit::Exit;
 use crate::output::state;
 use crate::problem::Stop;
@@ -89,7 +89,7 @@ pub(super) fn facts(record: &Record, now: Timestamp) -> Vec<Vec<Cell>> {
     rows.extend([
         fact("created", moment(Some(record.created_at))),
         fact("available", moment(record.available_at)),
-        fact("attempts", Some(counters.attempts.to_string())),
+        fact("attempts", Some(tries(record).to_string())),
         fact("failures", Some(counters.failures.to_string())),
         fact("crashes", Some(counters.crashes.to_string())),
         fact("generation", Some(counters.generation.to_string())),

@@ -6,6 +6,7 @@ use clap::Args;
 use comfy_table::{Attribute, Cell, Color};
 use serde::Serialize;
 use tenure::operate::{Presence, WorkerRecord};
+use tenure::publish::TopicSet;
 use tenure::store::Timestamp;
 
 use super::Context;
@@ -27,6 +28,9 @@ pub(crate) struct Workers {
     #[arg(long)]
     all: bool,
 }
+
+/// Maximum number of topics listed per worker; JSON has all.
+const TOPICS_MAX: usize = 3;
 
 /// A worker in JSON.
 #[derive(Serialize)]
@@ -68,7 +72,8 @@ pub(super) async fn run(cx: &Context, args: &Workers) -> Result<Exit, Stop> {
         return Ok(Exit::Done);
     }
     let heading = [
-        "WORKER", "HOST", " PID", "VERSION", "QUEUES", " RUNNING", " HELD", "REPORTED", "",
+        "WORKER", "HOST", " PID", "VERSION", "QUEUES", "TOPICS", " RUNNING", " HELD", "REPORTED",
+        "",
     ];
     let rows = workers.iter().map(|worker| row(worker, now)).collect();
     cx.output.table(&heading, rows)?;
@@ -127,11 +132,29 @@ fn row(worker: &WorkerRecord, now: Timestamp) -> Vec<Cell> {
         Cell::new(report.pid),
         Cell::new(plain(&report.version)),
         Cell::new(queues),
+        Cell::new(plain(&topics(&report.topics))),
         Cell::new(running),
         Cell::new(held),
         Cell::new(relative(worker.reported_at, now)),
         presence(worker.presence(now)),
     ]
+}
+
+/// The first topics that a worker takes, and the number of the others; a sender takes none.
+fn topics(set: &TopicSet) -> String {
+    if set.is_any() {
+        return "all".to_owned();
+    }
+    if set.is_empty() {
+        return "-".to_owned();
+    }
+    let all = set.to_string();
+    let mut rest = all.split(", ");
+    let named: Vec<&str> = rest.by_ref().take(TOPICS_MAX).collect();
+    match rest.count() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 fn presence(presence: Presence) -> Cell {
@@ -162,7 +185,7 @@ mod tests {
                 pid: 4_242,
                 version: "0.1.0".to_owned(),
                 queues: String::new(),
-                topics: tenure::publish::TopicSet::any(),
+                topics: TopicSet::any(),
                 concurrency: 10,
                 running: 3,
                 held: 12,
@@ -192,20 +215,32 @@ mod tests {
         for (worker, expected) in [
             (
                 record("a", 2, None),
-                "db-1 4242 0.1.0 all 3/10 12 2s ago active",
+                "db-1 4242 0.1.0 all all 3/10 12 2s ago active",
             ),
             (
                 record("a", 90, None),
-                "db-1 4242 0.1.0 all - - 1m 30s ago missing",
+                "db-1 4242 0.1.0 all all - - 1m 30s ago missing",
             ),
             (
                 record("a", 90, Some(80)),
-                "db-1 4242 0.1.0 all - - 1m 30s ago stopped",
+                "db-1 4242 0.1.0 all all - - 1m 30s ago stopped",
             ),
         ] {
             let cells = row(&worker, now());
             let text: Vec<String> = cells.iter().skip(1).map(Cell::content).collect();
             assert_eq!(text.join(" "), expected);
+        }
+    }
+
+    #[test]
+    fn the_first_topics_are_named() {
+        for (text, expected) in [
+            ("*", "all"),
+            ("", "-"),
+            ("a, b, c", "a, b, c"),
+            ("a, b, c, d, e", "a, b, c and 2 more"),
+        ] {
+            assert_eq!(topics(&TopicSet::parse(text)), expected);
         }
     }
 

@@ -64,6 +64,19 @@ async fn the_field_names_are_stable() {
 }
 
 #[tokio::test]
+async fn the_attempt_that_succeeded_is_counted() {
+    for place in everywhere().await {
+        let id = place.enqueue("order.paid");
+        place.run(&["work", "--print", "--drain"]).succeeded();
+        let shown = place.run(&["show", &id]).succeeded();
+        assert!(shown.out.contains("\nattempts    1\n"), "{shown:?}");
+        for args in [&["show", &id, "--json"][..], &["events", "--json"]] {
+            assert_eq!(place.run(args).succeeded().field("attempts"), "1");
+        }
+    }
+}
+
+#[tokio::test]
 async fn show_names_the_event_that_an_event_waits_behind() {
     for place in everywhere().await {
         let first = place.enqueue_keyed("customer-7");

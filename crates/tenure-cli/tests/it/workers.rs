@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tenure::lease::WorkerId;
 use tenure::operate::WorkerReport;
+use tenure::publish::TopicSet;
 
 use crate::program::{everywhere, soon, sqlite};
 
@@ -37,7 +38,7 @@ fn report(name: &str, queues: &str, next: Duration) -> WorkerReport {
         pid: 4_242,
         version: "0.1.0".to_owned(),
         queues: queues.to_owned(),
-        topics: tenure::publish::TopicSet::any(),
+        topics: TopicSet::any(),
         concurrency: 10,
         running: 3,
         held: 12,
@@ -60,7 +61,8 @@ async fn workers_are_listed_with_their_presence() {
         let gone = report("gone", "mail", minute);
         store.report(&gone, None).await.unwrap();
         store.leave(&gone.worker, None).await.unwrap();
-        let active = report("active", "mail, audit", minute);
+        let mut active = report("active", "mail, audit", minute);
+        active.topics = TopicSet::parse("a, b, c, d, e");
         store.report(&active, None).await.unwrap();
 
         let presence = async |name: &str| {
@@ -77,7 +79,9 @@ async fn workers_are_listed_with_their_presence() {
         assert_eq!(presence("gone").await.unwrap(), "\"stopped\"");
         let output = place.run(&["workers"]).succeeded();
         assert!(
-            output.out.contains("db-1  4242  0.1.0    mail, audit"),
+            output
+                .out
+                .contains("db-1  4242  0.1.0    mail, audit  a, b, c and 2 more  "),
             "{output:?}"
         );
         assert!(output.out.contains("3/10    12  "), "{output:?}");

@@ -195,11 +195,42 @@ fn claimed(record: &Record, hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
         }
         Some((_, Presence::Left)) => "has stopped".to_owned(),
         // Programs that claim directly do not report.
-        Some((_, Presence::Active)) | None => return Why::new("claimed", held),
+        Some((_, Presence::Active)) | None => {
+            let why = Why::new("claimed", held + &lapsed_before(record, facts));
+            return match crashes_worker(record) {
+                Some(hint) => why.hint(hint),
+                None => why,
+            };
+        }
     };
-    let sentence = format!("{holder} holds it but {how}; its lease runs for another {rest}");
-    Why::new("silent", sentence)
-        .hint("when the lease lapses, a reaper gives the event to another worker: wait")
+    let before = lapsed_before(record, facts);
+    let sentence =
+        format!("{holder} holds it but {how}; its lease runs for another {rest}{before}");
+    Why::new("silent", sentence).hint(crashes_worker(record).unwrap_or_else(|| {
+        "when the lease lapses, a reaper gives the event to another worker: wait".to_owned()
+    }))
+}
+
+/// Names the earlier leases that lapsed, if there are any.
+fn lapsed_before(record: &Record, facts: &Facts) -> String {
+    match record.counters.crashes {
+        0 => String::new(),
+        crashes => format!(
+            "; before, its lease lapsed {} ({} are allowed)",
+            times(crashes),
+            facts.settings.max_crashes
+        ),
+    }
+}
+
+/// The hint for a poison item.
+fn crashes_worker(record: &Record) -> Option<String> {
+    (record.counters.crashes >= LapsePolicy::ALONE_AFTER).then(|| {
+        format!(
+            "`tenure show {}` lists its holders: its content may crash the worker",
+            record.id
+        )
+    })
 }
 
 fn lapsed(hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
@@ -259,7 +290,7 @@ fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
     if let Some(why) = untaken(record, &queue, facts) {
         return why;
     }
-    if record.counters.crashes >= LapsePolicy::ALONE_AFTER {
+    if let Some(hint) = crashes_worker(record) {
         return Why::new(
             "alone",
             format!(
@@ -269,10 +300,7 @@ fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
                 facts.settings.max_crashes
             ),
         )
-        .hint(format!(
-            "`tenure show {}` lists its holders: its content may crash the worker",
-            record.id
-        ));
+        .hint(hint);
     }
     if let Some(why) = key::not_promoted(facts) {
         return why;

@@ -11,7 +11,7 @@ use tenure::{Event, ItemId, State, StoreError, Tenure};
 
 use super::attempts::{AttemptView, print};
 use crate::commands::{Context, no_such_item};
-use crate::event_view::{IdView, fact, moment, note, text};
+use crate::event_view::{IdView, fact, moment, note, text, tries};
 use crate::exit::Exit;
 use crate::output::{plain, state};
 use crate::problem::Stop;
@@ -124,12 +124,6 @@ impl<'a> DeliveryView<'a> {
             last_error: record.last_error.as_deref(),
         }
     }
-}
-
-/// Attempts since the last replay, including the current one and a successful one.
-fn tries(record: &Record) -> u32 {
-    let last = matches!(record.state, State::Claimed | State::Done);
-    record.counters.attempts.saturating_add(u32::from(last))
 }
 
 fn source(record: &Record) -> Option<ItemId> {

@@ -29,13 +29,29 @@ pub(super) fn judge(all: &[Endpoint], snapshot: &Snapshot) -> Vec<Finding> {
     findings.extend(disabled(all, snapshot));
     findings.extend(failing(all, snapshot.now));
     if findings.is_empty() {
-        let enabled = all.iter().filter(|it| it.state == EndpointState::Enabled);
-        let text = format!("{} enabled, none failing", enabled.count());
-        findings.push(Finding::good("endpoints", text));
+        findings.push(Finding::good("endpoints", none_fails_long(all)));
     }
     findings.push(due(all, snapshot));
     findings.push(dead(snapshot));
     findings
+}
+
+/// Counts the enabled endpoints, and those that began to fail recently.
+fn none_fails_long(all: &[Endpoint]) -> String {
+    let enabled = all.iter().filter(|it| it.state == EndpointState::Enabled);
+    let failing = enabled
+        .clone()
+        .filter(|it| it.health.failing_since.is_some());
+    match failing.count() {
+        0 => format!("{} enabled, none failing", enabled.count()),
+        failing => {
+            let most = brief(FAILING_MAX);
+            format!(
+                "{} enabled, {failing} failing for under {most}",
+                enabled.count()
+            )
+        }
+    }
 }
 
 /// Endpoints that were disabled automatically, or by an operator while deliveries wait.
@@ -113,7 +129,7 @@ fn due(all: &[Endpoint], snapshot: &Snapshot) -> Finding {
         Some((age, &endpoint.id))
     });
     let Some((age, id)) = waits.max() else {
-        return Finding::good("deliveries", "nothing is due");
+        return Finding::good("deliveries", nothing_is_due(all, snapshot));
     };
     let text = format!("the oldest has waited for {}, for {id}", brief(age));
     if age <= DUE_MAX {
@@ -122,6 +138,17 @@ fn due(all: &[Endpoint], snapshot: &Snapshot) -> Finding {
     let hint = "is a process running that sends (`webhook.send`)? If so, raise the concurrency of \
                 the endpoint (`tenure endpoints edit ID`) or of the process (webhook.concurrency)";
     Finding::warning("deliveries", text, hint)
+}
+
+fn nothing_is_due(all: &[Endpoint], snapshot: &Snapshot) -> String {
+    let counts = all.iter().map(|it| waiting(&snapshot.counts, it.number));
+    match counts.map(|counts| counts.delayed).sum::<u64>() {
+        0 => "nothing is due".to_owned(),
+        delayed => {
+            let delayed = usize::try_from(delayed).unwrap_or(usize::MAX);
+            format!("nothing is due; delayed: {}", deliveries(delayed))
+        }
+    }
 }
 
 fn dead(snapshot: &Snapshot) -> Finding {
@@ -242,6 +269,26 @@ mod tests {
             verdicts
                 .iter()
                 .all(|(_, verdict)| *verdict == Verdict::Good)
+        );
+    }
+
+    /// Goal: the first minutes of a receiver's outage show, although they are no fault yet.
+    #[test]
+    fn an_endpoint_that_began_to_fail_and_what_it_delays_are_counted() {
+        let mut all = [endpoint(1), endpoint(2)];
+        let mut snapshot = snapshot(&[(1, 0, DUE_MAX)], 0);
+        let queue = &mut snapshot.counts.deliveries.endpoints[0].1;
+        (queue.oldest_due, queue.delayed) = (None, 2);
+        all[0].health.failing_since = Some(now());
+        let findings = judge(&all, &snapshot);
+        let texts: Vec<_> = findings.iter().map(|it| it.text.as_str()).collect();
+        assert_eq!(
+            texts,
+            [
+                "2 enabled, 1 failing for under 1h",
+                "nothing is due; delayed: 2 deliveries",
+                "none"
+            ]
         );
     }
 

@@ -39,7 +39,7 @@ pub(super) fn keys(snapshot: &Snapshot) -> Vec<Finding> {
     .collect();
     match (findings.is_empty(), may_be_more) {
         (false, _) => findings,
-        (true, false) => vec![Finding::good("keys", "none is stuck")],
+        (true, false) => vec![Finding::good("keys", none_is_stuck())],
         (true, true) => {
             let number = snapshot.keys.len();
             vec![Finding::warning(
@@ -49,6 +49,11 @@ pub(super) fn keys(snapshot: &Snapshot) -> Vec<Finding> {
             )]
         }
     }
+}
+
+fn none_is_stuck() -> String {
+    let most = brief(KeyFilter::LONG);
+    format!("none is blocked, paused or at one failing event for over {most}")
 }
 
 fn blocked_keys(keys: &[&KeyRecord], may_be_more: bool) -> Option<Finding> {

@@ -3,12 +3,17 @@
 use std::time::Duration;
 
 use tenure::operate::{Finding, KeyRecord, KeyState, Presence};
+use tenure::store::QueueName;
 
 use super::judge::Snapshot;
+use crate::output::events;
 use crate::time::brief;
 
 /// An event is overdue after this time.
 const DUE_MAX: Duration = Duration::from_mins(1);
+
+/// The counts of queues and of topics are read within this time of each other.
+const AGES_READ_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) fn due(snapshot: &Snapshot) -> Finding {
     let queues = snapshot.counts.queues.iter();
@@ -26,8 +31,21 @@ pub(super) fn due(snapshot: &Snapshot) -> Finding {
         let hint = "no worker is running: `tenure serve` or `tenure work` starts one";
         return Finding::bad("due", text, hint);
     }
-    let hint = "`tenure workers` shows how busy they are: start more, or raise the concurrency";
+    let busy = "`tenure workers` shows how busy they are: start more, or raise the concurrency";
+    let hint = if oldest_is_untaken(snapshot, name, age) {
+        format!("see `topics` for the oldest; if others wait too, {busy}")
+    } else {
+        busy.to_owned()
+    };
     Finding::warning("due", text, hint)
+}
+
+/// Returns true if no active worker takes the topic of the oldest due event of this queue.
+fn oldest_is_untaken(snapshot: &Snapshot, queue: &QueueName, age: Duration) -> bool {
+    // The two ages are read one after the other.
+    let is_oldest = |waited: Duration| waited + AGES_READ_WITHIN >= age;
+    let mut untaken = snapshot.untaken.iter();
+    untaken.any(|of| of.queue == *queue && of.oldest_due.is_some_and(is_oldest))
 }
 
 /// Judges the events behind the heads of their keys when nothing is due: they wait for a claim that
@@ -40,7 +58,7 @@ fn behind(snapshot: &Snapshot) -> Finding {
     let held_up: u64 = held_up.map(|key| key.waiting).sum();
     let number = all.saturating_sub(held_up);
     if number == 0 || !snapshot.workers_that_are(Presence::Active).is_empty() {
-        return Finding::good("due", "nothing is due");
+        return Finding::good("due", nothing_is_due(snapshot));
     }
     let wait = match number {
         1 => "1 event with a key waits for its turn".to_owned(),
@@ -51,6 +69,17 @@ fn behind(snapshot: &Snapshot) -> Finding {
         format!("{wait}, and no worker is running"),
         "`tenure serve` or `tenure work` starts one",
     )
+}
+
+fn nothing_is_due(snapshot: &Snapshot) -> String {
+    let queues = snapshot.counts.queues.iter();
+    match queues.map(|(_, counts)| counts.delayed).sum::<u64>() {
+        0 => "nothing is due".to_owned(),
+        delayed => {
+            let delayed = usize::try_from(delayed).unwrap_or(usize::MAX);
+            format!("nothing is due; delayed: {}", events(delayed))
+        }
+    }
 }
 
 /// Queues with due events that no active worker serves, if there are any workers.
@@ -94,7 +123,7 @@ pub(super) fn paused(snapshot: &Snapshot) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use tenure::operate::{Queue, QueueRules, Verdict};
+    use tenure::operate::{Queue, QueueRules, SeparateTopic, Verdict};
 
     use super::super::judge::snapshots::{finding, key, queue, snapshot, verdict, waiting, worker};
     use super::*;
@@ -113,6 +142,39 @@ mod tests {
             assert_eq!(verdict(&snapshot, "due"), Some(with_worker));
             snapshot.workers.clear();
             assert_eq!(verdict(&snapshot, "due"), Some(without));
+        }
+    }
+
+    /// Goal: the hint does not blame busy workers for a topic that none of them takes.
+    #[test]
+    fn the_hint_for_the_oldest_event_names_the_check_of_its_topic() {
+        let mut snapshot = snapshot();
+        let hour = Duration::from_hours(1);
+        snapshot.counts.queues = vec![waiting("default", 2, hour)];
+        for (age, is_named) in [(hour, true), (hour / 2, false)] {
+            snapshot.untaken = vec![SeparateTopic {
+                queue: queue("default"),
+                topic: "invoice.sent".to_owned(),
+                due: 1,
+                delayed: 0,
+                oldest_due: Some(age),
+            }];
+            let hint = due(&snapshot).hint.expect("a hint");
+            assert_eq!(hint.contains("`topics`"), is_named, "{hint}");
+            assert!(hint.contains("`tenure workers`"), "{hint}");
+        }
+    }
+
+    #[test]
+    fn events_that_wait_for_a_retry_are_counted() {
+        let mut snapshot = snapshot();
+        snapshot.counts.queues = vec![waiting("default", 0, Duration::ZERO)];
+        for (delayed, expected) in [
+            (0, "nothing is due"),
+            (2, "nothing is due; delayed: 2 events"),
+        ] {
+            snapshot.counts.queues[0].1.delayed = delayed;
+            assert_eq!(finding(&snapshot, "due"), expected);
         }
     }
 

@@ -8,6 +8,9 @@ use tenure::settings::brief_duration;
 use super::judge::Snapshot;
 use crate::output::events;
 
+/// Maximum number of workers listed.
+const WORKERS_MAX: usize = 5;
+
 /// Maximum number of topics listed.
 const TOPICS_MAX: usize = 5;
 
@@ -101,10 +104,14 @@ pub(super) fn settings(snapshot: &Snapshot) -> Option<Finding> {
     })
 }
 
-/// The texts of all workers, separated by commas.
+/// The texts of the first workers, separated by commas, and the number of the others.
 fn names(workers: &[&WorkerRecord], text: impl Fn(&WorkerRecord) -> String) -> String {
-    let all: Vec<String> = workers.iter().map(|worker| text(worker)).collect();
-    all.join(", ")
+    let named = workers.iter().take(WORKERS_MAX);
+    let named: Vec<String> = named.map(|worker| text(worker)).collect();
+    match workers.len().saturating_sub(WORKERS_MAX) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +120,7 @@ mod tests {
 
     use tenure::operate::{SeparateTopic, Verdict};
 
-    use super::super::judge::snapshots::{now, queue, snapshot, verdict, worker};
+    use super::super::judge::snapshots::{finding, now, queue, snapshot, verdict, worker};
     use super::topics;
 
     #[test]
@@ -128,6 +135,18 @@ mod tests {
         snapshot.workers[0].left_at = Some(now());
         assert_eq!(verdict(&snapshot, "missing workers"), None);
         assert_eq!(verdict(&snapshot, "workers"), Some(Verdict::Warning));
+    }
+
+    #[test]
+    fn a_crash_loop_does_not_fill_the_page_with_names() {
+        let mut snapshot = snapshot();
+        snapshot.workers = (0..8).map(|n| worker(&format!("w{n}"))).collect();
+        for worker in &mut snapshot.workers {
+            worker.reported_at = now().before(Duration::from_mins(1));
+        }
+        let text = finding(&snapshot, "missing workers");
+        assert!(text.contains("w4") && !text.contains("w5"), "{text}");
+        assert!(text.ends_with(" and 3 more"), "{text}");
     }
 
     #[test]

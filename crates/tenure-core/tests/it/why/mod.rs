@@ -192,6 +192,27 @@ fn a_held_item_names_its_holder_and_its_presence() {
 }
 
 #[test]
+fn a_held_item_names_its_earlier_lapses_and_a_poison_item_its_holders() {
+    let at_work = "MAILER has been at work on it for 10s, under a lease for another 20s";
+    let silent = "MAILER holds it but has not reported for 40s; its lease runs for another 20s";
+    for (crashes, lapses, hint, silent_hint) in [
+        (1, "once", "", "wait"),
+        (2, "twice", "tenure show 17", "tenure show 17"),
+    ] {
+        let record = Record {
+            counters: counters(0, crashes),
+            ..claimed(now().after(seconds(20)))
+        };
+        let before = format!("; before, its lease lapsed {lapses} (5 are allowed)");
+        let answer = why(&record, &here(), now());
+        assert_why(&answer, "claimed", &format!("{at_work}{before}"), hint);
+        let facts = with(vec![worker("", 3, Presence::Silent)]);
+        let answer = why(&record, &facts, now());
+        assert_why(&answer, "silent", &format!("{silent}{before}"), silent_hint);
+    }
+}
+
+#[test]
 fn a_lapsed_item_waits_for_a_reaper() {
     let record = claimed(now().before(seconds(5)));
     assert_why(
