@@ -1,12 +1,13 @@
 //! `ItemLabel`: the fields that identify an item in the log.
 
 use tenure_core::{Content, Event, Item, ItemId, QueueName, Record};
+use uuid::Uuid;
 
 /// The fields that identify an item in the log.
 #[derive(Debug)]
 pub(crate) struct ItemLabel {
     pub(crate) id: ItemId,
-    pub(crate) event_id: Option<String>,
+    pub(crate) event_id: Option<Uuid>,
     pub(crate) topic: Option<String>,
     pub(crate) key: Option<String>,
     /// `None` for a delivery or a row.
@@ -35,7 +36,7 @@ impl ItemLabel {
         let own = event.filter(|_| !id.is_delivery());
         Self {
             id,
-            event_id: event.and_then(|event| Some(event.event_id()?.to_string())),
+            event_id: event.and_then(Event::event_id),
             topic: event.map(|event| event.topic().to_owned()),
             key: event.and_then(Event::key).map(str::to_owned),
             queue: own.map(|event| event.queue().clone()),
@@ -49,7 +50,7 @@ macro_rules! log_item {
     ($level:ident, $label:expr, $($rest:tt)*) => {
         tracing::$level!(
             item = %$label.id,
-            event = $label.event_id,
+            event = $label.event_id.map(tracing::field::display),
             topic = $label.topic,
             key = $label.key,
             queue = $label.queue.as_ref().map(tenure_core::QueueName::as_str),

@@ -44,13 +44,19 @@ fn serves(config: &EngineConfig) -> String {
     queues.join(",")
 }
 
+/// Host name of this machine.
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
 fn report(shared: &Shared) -> WorkerReport {
     let live = shared.live.borrow();
     let load = shared.held_leases.load();
     let host = shared.config.host.clone();
     WorkerReport {
         worker: shared.worker.clone(),
-        host: host.unwrap_or_else(|| "localhost".to_owned()),
+        host: host.unwrap_or_else(host_name),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         queues: serves(&shared.config),

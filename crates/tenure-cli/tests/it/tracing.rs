@@ -11,8 +11,9 @@ use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::Status
 use prost::Message as _;
 use sqlx::{Connection as _, PgConnection};
 
-use crate::program::{Finished, Place, everywhere, finish, postgres, sqlite};
+use crate::program::{Finished, Place, everywhere, finish, postgres, soon, sqlite};
 use crate::receiver::{Call, Receiver};
+use crate::serve::get;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -298,4 +299,34 @@ fn a_collector_that_is_away_or_misnamed_costs_no_work() {
         assert_eq!(output.err.matches(warning).count(), 1, "{output:?}");
         assert!(!output.err.contains("canary"), "{output:?}");
     }
+}
+
+#[tokio::test]
+async fn spans_that_a_hanging_collector_does_not_take_are_counted_as_dropped() {
+    // Its backlog takes connections; nobody answers.
+    let hanging = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}/v1/traces", hanging.local_addr().unwrap());
+    let place = sqlite();
+    place.enqueue_many(600).await;
+    let args = ["serve", "--listen", "127.0.0.1:0", "--print"];
+    let mut command = traced(&place, &endpoint, &args);
+    command.env("OTEL_EXPORTER_OTLP_TIMEOUT", "100");
+    command.stdout(std::fs::File::create(place.path("events")).unwrap());
+    let mut running = Place::start_command(command);
+    let line = running.line_with(" on http://");
+    let address = line.split("http://").nth(1).unwrap();
+    let address = address.split(' ').next().unwrap().parse().unwrap();
+    let value = |name: &str| {
+        let (_, metrics) = get(address, "/metrics");
+        let line = metrics.lines().find(|line| line.starts_with(name));
+        let number = line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        number.unwrap_or_default()
+    };
+    let done = || place.run(&["stats", "--json"]).succeeded().field("done");
+    soon(async || (done() == "600").then_some(())).await;
+    soon(async || (value("tenure_spans_dropped_total") >= 512).then_some(())).await;
+    assert_eq!(value("tenure_spans_exported_total"), 0);
+    running.terminate();
+    let output = running.wait().succeeded();
+    assert_eq!(output.err.matches("the export failed").count(), 1);
 }

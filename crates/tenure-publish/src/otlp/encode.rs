@@ -17,10 +17,10 @@ const PARENT_IS_REMOTE: u32 = 0x300;
 const ERROR_CHARACTERS_MAX: usize = 200;
 
 /// A span and the time of its end.
-pub(super) type Ended = (HandleSpan, Timestamp);
+pub(super) type EndedSpan = (HandleSpan, Timestamp);
 
 /// The body of a request that exports these spans.
-pub(super) fn request(resource: &[(String, String)], spans: &[Ended]) -> Vec<u8> {
+pub(super) fn request(resource: &[(String, String)], spans: &[EndedSpan]) -> Vec<u8> {
     let mut request = Message::default();
     request.message(1, |of_resource| {
         of_resource.message(1, |message| {
@@ -41,7 +41,7 @@ pub(super) fn request(resource: &[(String, String)], spans: &[Ended]) -> Vec<u8>
     request.finish()
 }
 
-fn span(message: &mut Message, (span, ended_at): &Ended) {
+fn span(message: &mut Message, (span, ended_at): &EndedSpan) {
     let took = span.took.as_nanos();
     let end = u128::try_from(ended_at.as_micros()).unwrap_or_default() * 1000;
     let nanos = |time: u128| u64::try_from(time).unwrap_or_default();

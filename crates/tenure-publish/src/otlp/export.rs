@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Counts;
-use super::encode::{Ended, rejected, request};
+use super::encode::{EndedSpan, rejected, request};
 use super::post::{Collector, PostError};
 
 /// Spans of one request.
@@ -18,7 +18,7 @@ const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs
 
 /// A batch that is not exported yet; its spans count as dropped when it is abandoned.
 struct Batch {
-    spans: Vec<Ended>,
+    spans: Vec<EndedSpan>,
     counts: Counts,
 }
 
@@ -44,7 +44,7 @@ impl Drop for Batch {
 
 /// Spans in the queue; those that are left when the export is aborted count as dropped.
 struct Waiting {
-    queue: mpsc::Receiver<Ended>,
+    queue: mpsc::Receiver<EndedSpan>,
     counts: Counts,
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn run(
     mut collector: Collector,
     resource: Vec<(String, String)>,
     counts: Counts,
-    (queue, mut stopping): (mpsc::Receiver<Ended>, watch::Receiver<bool>),
+    (queue, mut stopping): (mpsc::Receiver<EndedSpan>, watch::Receiver<bool>),
 ) {
     let mut waiting = Waiting {
         queue,
@@ -102,8 +102,8 @@ pub(super) async fn run(
 
 /// Takes spans until the batch is full or has waited long enough; without any, the tracer stops.
 async fn gather(
-    queue: &mut mpsc::Receiver<Ended>,
-    spans: &mut Vec<Ended>,
+    queue: &mut mpsc::Receiver<EndedSpan>,
+    spans: &mut Vec<EndedSpan>,
     stopping: &mut watch::Receiver<bool>,
 ) {
     let first = tokio::select! {

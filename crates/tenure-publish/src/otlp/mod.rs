@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use self::encode::Ended;
+use self::encode::EndedSpan;
 use self::post::Collector;
 
 /// Spans that wait for their export.
@@ -69,7 +69,7 @@ impl fmt::Debug for OtlpConfig {
 /// when 4096 wait. The metrics `tenure_spans_exported_total` and `tenure_spans_dropped_total` count
 /// them; the log says once that the collector fails, and once that it is back.
 pub struct Otlp {
-    queue: mpsc::Sender<Ended>,
+    queue: mpsc::Sender<EndedSpan>,
     clock: Arc<dyn Clock>,
     counts: Counts,
     stopping: watch::Sender<bool>,

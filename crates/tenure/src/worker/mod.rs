@@ -129,7 +129,7 @@ impl<S: Source> WorkerBuilder<S> {
         self
     }
 
-    /// Sets the host name shown in lists of workers.
+    /// Sets the host name shown in lists of workers. Default: the name of this machine.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.config.host = Some(host.into());
         self

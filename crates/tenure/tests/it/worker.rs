@@ -124,6 +124,8 @@ async fn two_workers_of_one_program_leave_separately() {
     for record in seen(2).await {
         let has_left = record.left_at.is_some();
         assert_eq!(has_left, record.report.worker == one, "{record:?}");
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        assert_eq!(record.report.host, host.trim());
     }
     second.stop().await;
 }
