@@ -171,6 +171,7 @@ pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop
             .concurrency(config.webhook.concurrency)
             .term(config.webhook.term)
             .duties(left)
+            .host(host())
             .start()
             .await
             .map_err(|error| cannot_start(&error))?;
@@ -203,7 +204,8 @@ pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Sto
     let mut worker = spans
         .of(table.worker())
         .handler(Arc::new(topics))
-        .settings(config.settings.clone());
+        .settings(config.settings.clone())
+        .host(host());
     let of_leases = [Setting::Term, Setting::Heartbeat];
     if of_leases
         .iter()
@@ -227,7 +229,8 @@ fn worker(tenure: &Tenure, relays: &mut Relays<'_>) -> Result<WorkerBuilder, Pro
                 .iter()
                 .map(tenure::store::QueueName::as_str),
         )
-        .settings(config.settings.clone());
+        .settings(config.settings.clone())
+        .host(host());
     for route in &config.routes {
         let relay = relays.get(&route.publisher)?;
         for pattern in &route.topics {
@@ -336,6 +339,12 @@ impl Handler for NoRoute {
             reason: "no route is configured".to_owned(),
         }
     }
+}
+
+/// The host name of this machine.
+pub(crate) fn host() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
 }
 
 /// Installs the metrics recorder; once per process.

@@ -2,8 +2,9 @@
 //! batch is settled while the next is claimed; executors run the handlers in between.
 //!
 //! A claim without an answer is released by its token. A settle without an answer is repeated while
-//! the lease lasts, for at most `max_hold`; the store gives a repeated settle the same answer. Later,
-//! its items are released by the releaser: once a renewal has failed, no outcome may be settled.
+//! the lease lasts, for at most `max_hold`; the store gives a repeated settle the same answer.
+//! Later, its items are released by the releaser: once a renewal has failed, no outcome may be
+//! settled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

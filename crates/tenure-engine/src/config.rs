@@ -21,7 +21,8 @@ pub struct EngineConfig {
     pub duties: Duties,
     /// Thread or runtime of the keeper's tasks.
     pub keeper: Keeper,
-    /// Host name in `tenure workers`; `None`: the name of this machine.
+    /// Host name in `tenure workers`; `None`: the name of this machine on Linux, otherwise
+    /// `localhost`.
     pub host: Option<String>,
     /// Seed of the random source, for repeatable runs; `None`: random.
     pub seed: Option<u64>,

@@ -44,10 +44,10 @@ fn serves(config: &EngineConfig) -> String {
     queues.join(",")
 }
 
-/// Host name of this machine.
+/// Host name of this machine, where the kernel tells it in a file.
 fn host_name() -> String {
-    let name = rustix::system::uname();
-    name.nodename().to_string_lossy().into_owned()
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned())
 }
 
 fn report(shared: &Shared) -> WorkerReport {

@@ -20,6 +20,17 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// Writes the trace variables that a command has to a file.
 const WRITE: &str = "echo \"$TRACEPARENT|$TRACESTATE\" >> seen";
 
+/// Routes all events to a file: standard output is a pipe, which nobody reads before the end.
+const TO_A_FILE: &str = r#"
+[publishers.file]
+kind = "lines"
+path = "events.jsonl"
+
+[[routes]]
+topics = ["*"]
+publisher = "file"
+"#;
+
 /// Prepares the program with spans sent to `endpoint`.
 fn traced(place: &Place, endpoint: &str, args: &[&str]) -> Command {
     let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
@@ -308,10 +319,10 @@ async fn spans_that_a_hanging_collector_does_not_take_are_counted_as_dropped() {
     let endpoint = format!("http://{}/v1/traces", hanging.local_addr().unwrap());
     let place = sqlite();
     place.enqueue_many(600).await;
-    let args = ["serve", "--listen", "127.0.0.1:0", "--print"];
+    place.write("tenure.toml", TO_A_FILE);
+    let args = ["serve", "--listen", "127.0.0.1:0"];
     let mut command = traced(&place, &endpoint, &args);
     command.env("OTEL_EXPORTER_OTLP_TIMEOUT", "100");
-    command.stdout(std::fs::File::create(place.path("events")).unwrap());
     let mut running = Place::start_command(command);
     let line = running.line_with(" on http://");
     let address = line.split("http://").nth(1).unwrap();

@@ -129,7 +129,8 @@ impl<S: Source> WorkerBuilder<S> {
         self
     }
 
-    /// Sets the host name shown in lists of workers. Default: the name of this machine.
+    /// Sets the host name shown in lists of workers. Default: the name of this
+    /// machine on Linux, otherwise `localhost`.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.config.host = Some(host.into());
         self

@@ -161,6 +161,7 @@ async fn start(cx: &Context, args: &RunJobs, jobs: &Jobs, spans: &Spans) -> Resu
         .settings(cx.config.settings.clone())
         .timing(args.term, args.term.length() / 5)
         .chunk_timing(args.chunk_term, args.chunk_term.length() / 4)
+        .host(assemble::host())
         .start()
         .await
         .map_err(|error| assemble::cannot_start(&error))
