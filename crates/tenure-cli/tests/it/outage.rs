@@ -143,7 +143,10 @@ fn assert_released(logs: &[Vec<Value>], lapses: &[i64]) {
     assert!(released > 0, "none of {lost} items was released");
     // On a busy machine, a release may take longer than reapers wait.
     let lapsed = u64::try_from(lapses.len()).unwrap();
-    assert!(lapsed <= running + lost / 4, "{lapsed} of {lost} items lapsed");
+    assert!(
+        lapsed <= running + lost / 4,
+        "{lapsed} of {lost} items lapsed"
+    );
 }
 
 /// Asserts that each outage and its end are logged once per worker, and that no line comes from the
